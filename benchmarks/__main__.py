@@ -1,0 +1,96 @@
+"""The command line of the benchmarks: `python -m benchmarks`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from pathlib import Path
+
+from benchmarks.jobs import JOBS, PROFILES
+from benchmarks.machine import filesystem_of
+from benchmarks.process import RunError
+from benchmarks.report import markdown
+from benchmarks.schedule import Settings, measure
+
+
+def main() -> int:
+    """Measure, or report; return the exit code."""
+    arguments = _parser().parse_args(_with_command(sys.argv[1:]))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that folders are removed
+    try:
+        return _report(arguments) if arguments.command == "report" else _run(arguments)
+    except RunError as error:
+        print(f"a run broke: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted; all folders are removed", file=sys.stderr)
+        return 130
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    settings = Settings(
+        folders=_folders(arguments.folder or [Path("/tmp"), Path("/dev/shm")]),
+        cache=arguments.cache,
+        rounds=arguments.rounds,
+        jobs=frozenset(arguments.job),
+        seed=arguments.seed,
+        say=lambda text: print(text, file=sys.stderr, flush=True),
+    )
+    results = measure(arguments.profile, PROFILES[arguments.profile], settings)
+    text = json.dumps(results, indent=1)
+    if arguments.output is None:
+        print(text)
+    else:
+        arguments.output.write_text(text + "\n")
+    return 0
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    print(markdown([json.loads(path.read_text()) for path in arguments.results]), end="")
+    return 0
+
+
+def _folders(parents: list[Path]) -> dict[str, Path]:
+    """Return the first folder on a disk and the first on tmpfs."""
+    found: dict[str, Path] = {}
+    for parent in parents:
+        if parent.is_dir():
+            name = "tmpfs" if filesystem_of(parent).kind == "tmpfs" else "disk"
+            found.setdefault(name, parent)
+    return found
+
+
+def _with_command(arguments: list[str]) -> list[str]:
+    """Let `run` be the command if none is named."""
+    named = arguments and arguments[0] in ("run", "report", "-h", "--help")
+    return arguments if named else ["run", *arguments]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Measure cordbundle; `run` may be left out."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="measure and write the results as JSON")
+    profiles = "; ".join(f"{name}: {profile.what}" for name, profile in PROFILES.items())
+    run.add_argument("--profile", choices=sorted(PROFILES), default="quick", help=profiles)
+    run.add_argument("--output", "-o", type=Path, help="file for the results, else standard output")
+    run.add_argument("--job", choices=sorted(JOBS), action="append", default=[], help="repeatable")
+    run.add_argument("--rounds", type=int, help="measured runs of each way, at least 1")
+    run.add_argument("--cache", choices=("warm", "cold"), default="warm", help="of the source")
+    run.add_argument("--seed", type=int, default=0, help="of the random order")
+    run.add_argument(
+        "--folder",
+        type=Path,
+        action="append",
+        help="where to put files: one on a disk, one on tmpfs; default /tmp and /dev/shm",
+    )
+    report = commands.add_parser("report", help="turn results into Markdown")
+    report.add_argument("results", type=Path, nargs="+", metavar="RESULTS.json")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

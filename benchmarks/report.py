@@ -1,0 +1,199 @@
+"""Results as Markdown.
+
+Rules of this file: it reads results and nothing else; every number comes from a summary made anew
+from the runs; a table says what its ratios are to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from benchmarks.results import REFERENCE, SCHEMA, Cell, Spread, summary
+from benchmarks.targets import Target, outcomes
+
+__all__ = ["markdown"]
+
+
+def markdown(results: Sequence[dict[str, Any]]) -> str:
+    """Return a report of one or several results.
+
+    Raises:
+        ValueError: Results of another version of the harness.
+    """
+    lines: list[str] = []
+    for result in results:
+        if result.get("schema") != SCHEMA:
+            raise ValueError(f"results of schema {result.get('schema')}, not {SCHEMA}")
+        for cell in result["cells"]:
+            cell["summary"] = summary(cell)
+        lines += _result(result)
+    return "\n".join(lines) + "\n"
+
+
+def _result(result: dict[str, Any]) -> Iterator[str]:
+    yield f"## Profile {result['profile']!r}, {result['started']}"
+    yield ""
+    yield from _machine(result)
+    yield ""
+    yield from _targets(result["cells"])
+    for cell in result["cells"]:
+        yield from _cell(cell)
+    if result["left_out"]:
+        yield "### Left out"
+        yield ""
+        yield from (f"* {entry['what']}: {entry['why']}" for entry in result["left_out"])
+        yield ""
+
+
+def _machine(result: dict[str, Any]) -> Iterator[str]:
+    machine = result["machine"]
+    versions = ", ".join(f"{name} {it}" for name, it in machine["versions"].items() if it)
+    filesystems = "; ".join(
+        f"{kind} ({facts['options']}, block {facts['block']})"
+        for kind, facts in result["filesystems"].items()
+    )
+    commit = machine["commit"] or "none"
+    changed = " with uncommitted changes" if machine["uncommitted_changes"] else ""
+    load = result["load"]
+    yield from _table(
+        ("", ""),
+        [
+            ("machine", f"{machine['processor']}, {machine['cores']} cores, "
+             f"{_size(machine['memory'])}, {machine['architecture']}"),
+            ("kernel", f"{machine['kernel']}, {machine['system']}"),
+            ("filesystems", filesystems),
+            ("software", f"{machine['python']}, {versions}, {machine['coreutils']}"),
+            ("commit", f"{commit}{changed}"),
+            ("run", f"{result['minutes']} minutes, seed {result['seed']}, load "
+             f"{load['before']} before and {load['after']} after"),
+        ],
+    )  # fmt: skip
+
+
+def _targets(cells: list[Cell]) -> Iterator[str]:
+    rows = []
+    for target, cell, found in outcomes(cells):
+        met = found <= target.at_most
+        rows.append(
+            (
+                _title(cell),
+                target.way,
+                _quantity(target),
+                _value(target.at_most, target.unit),
+                _value(found, target.unit),
+                "met" if met else f"missed by {found / target.at_most - 1:.0%}",
+            )
+        )
+    if rows:
+        yield "### Targets"
+        yield ""
+        yield from _table(("cell", "way", "quantity", "at most", "found", ""), rows)
+        yield ""
+
+
+def _cell(cell: Cell) -> Iterator[str]:
+    yield f"### {_title(cell)}"
+    yield ""
+    yield f"{cell['what']} Source {_size(cell['source_size'] or cell['size'])}, {cell['cache']}."
+    yield ""
+    if cell["measure"] == "memory":
+        yield from _memory(cell)
+    else:
+        yield from _times(cell)
+    yield ""
+
+
+def _times(cell: Cell) -> Iterator[str]:
+    reference = f"ratio_to_{REFERENCE}"
+    yield from _table(
+        ("way", "median", "quartiles", "least to most", f"to {cell['floor']}", "round by round",
+         f"to {REFERENCE}", "read", "written", "calls", "runs"),
+        (
+            (
+                way,
+                _seconds(it["seconds"]["median"]),
+                _range(it["seconds"], "quartile_1", "quartile_3"),
+                _range(it["seconds"], "least", "most"),
+                _ratio(it["ratio_to_floor"]),
+                _ratio_range(it["ratio_to_floor"]),
+                _ratio(it[reference]),
+                _size(it["io"]["rchar"]),
+                _size(it["io"]["wchar"]),
+                str(round(it["io"]["syscr"] + it["io"]["syscw"])),
+                str(it["seconds"]["runs"]),
+            )
+            for way, it in cell["summary"].items()
+        ),
+    )  # fmt: skip
+
+
+def _memory(cell: Cell) -> Iterator[str]:
+    yield "Peaks above what is resident after the import; median and largest."
+    yield ""
+    yield from _table(
+        ("way", "anonymous", "file pages", "shared", "total (kept by the kernel)", "runs"),
+        (
+            (way, *(_sizes(it["peak"][kind]) for kind in ("anonymous", "file", "shared", "total")),
+             str(it["seconds"]["runs"]))
+            for way, it in cell["summary"].items()
+        ),
+    )  # fmt: skip
+
+
+def _title(cell: Cell) -> str:
+    durable = "" if cell["durability"] == "none" else ", until durable"
+    title = f"{cell['job']}, {_size(cell['size'])} on {cell['filesystem']}"
+    return f"{title}, {cell['measure']}{durable}"
+
+
+def _quantity(target: Target) -> str:
+    words = {
+        "ratio_to_floor.median": "time to the floor's",
+        f"ratio_to_{REFERENCE}.median": f"time to {REFERENCE}'s",
+        "seconds.median": "time",
+        "peak.anonymous.most": "anonymous memory",
+        "io.rchar": "bytes read",
+    }
+    return words.get(target.value, target.value)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    yield from (f"| {' | '.join(row)} |" for row in rows)
+
+
+def _value(value: float, unit: str) -> str:
+    if unit == "s":
+        return _seconds(value)
+    return _size(value) if unit == "bytes" else f"{value:.3g}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.3g} ms"
+
+
+def _size(value: float) -> str:
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if abs(value) >= unit:
+            return f"{value / unit:.3g} {name}"
+    return f"{value:.0f} B"
+
+
+def _sizes(spread: Spread) -> str:
+    return f"{_size(spread['median'])} ({_size(spread['most'])})"
+
+
+def _range(spread: Spread, low: str, high: str) -> str:
+    return f"{_seconds(spread[low])} to {_seconds(spread[high])}"
+
+
+def _ratio(spread: Spread | None) -> str:
+    return "" if spread is None else f"{spread['median']:.3g}"
+
+
+def _ratio_range(spread: Spread | None) -> str:
+    if spread is None:
+        return ""
+    return f"{spread['quartile_1']:.3g} to {spread['quartile_3']:.3g}"

@@ -1,0 +1,81 @@
+"""The shape of the results, and what is computed from them.
+
+Rules of this file: results are plain JSON values; every run is kept, and a summary can always be
+made again from the runs.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+__all__ = ["REFERENCE", "SCHEMA", "Cell", "Run", "Spread", "largest", "ratio", "spread"]
+
+SCHEMA = 1
+"""Version of the results' shape."""
+
+REFERENCE = "executorch"
+"""The way that is to be replaced."""
+
+Run = dict[str, Any]
+Cell = dict[str, Any]
+Spread = dict[str, float]
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Return median, quartiles, extremes and number of values."""
+    low, high = min(values), max(values)
+    quartiles = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else []
+    return {
+        "median": statistics.median(values),
+        "quartile_1": quartiles[0] if quartiles else low,
+        "quartile_3": quartiles[2] if quartiles else high,
+        "least": low,
+        "most": high,
+        "runs": len(values),
+    }
+
+
+def ratio(cell: Cell, way: str, other: str) -> Spread | None:
+    """Return the ratio of median times of two ways, and the spread of the ratios round by round.
+
+    None where one of them did not run. A round's runs stand side by side in time, so their ratio
+    is spared what slows the machine down for a while.
+    """
+    times = {name: _by_round(cell, name) for name in (way, other)}
+    if not times[way] or not times[other]:
+        return None
+    rounds = times[way].keys() & times[other].keys()
+    by_round = [times[way][number] / times[other][number] for number in sorted(rounds)]
+    medians = [statistics.median(times[name].values()) for name in (way, other)]
+    return spread(by_round) | {"median": medians[0] / medians[1]}
+
+
+def largest(runs: Iterable[Run], value: Callable[[Run], float]) -> float:
+    """Return the largest of a value over runs."""
+    return max(map(value, runs))
+
+
+def _by_round(cell: Cell, way: str) -> dict[int, float]:
+    return {run["round"]: run["seconds"] for run in cell["runs"] if run["way"] == way}
+
+
+def summary(cell: Cell) -> dict[str, dict[str, Any]]:
+    """Return for each way the spread of its times, its ratios, and what else was counted."""
+    ways = list(dict.fromkeys(run["way"] for run in cell["runs"]))
+    return {way: _summary(cell, way) for way in sorted(ways, key=cell["ways"].index)}
+
+
+def _summary(cell: Cell, way: str) -> dict[str, Any]:
+    runs = [run for run in cell["runs"] if run["way"] == way]
+    found: dict[str, Any] = {
+        "seconds": spread([run["seconds"] for run in runs]),
+        "ratio_to_floor": ratio(cell, way, cell["floor"]),
+        f"ratio_to_{REFERENCE}": ratio(cell, way, REFERENCE),
+        "io": {name: statistics.median(run["io"][name] for run in runs) for name in runs[0]["io"]},
+    }
+    if "peak" in runs[0]:
+        kinds = ("anonymous", "file", "shared", "total")
+        found["peak"] = {kind: spread([run["peak"][kind] for run in runs]) for kind in kinds}
+    return found

@@ -1,0 +1,81 @@
+"""What is to be reached, and whether it was.
+
+Rules of this file: a target names a cell by its conditions and one number of its summary; a run
+that misses one is no broken run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.jobs import GIB, KIB, MIB
+from benchmarks.results import REFERENCE, Cell
+
+__all__ = ["TARGETS", "Target", "outcomes"]
+
+FLOOR = "ratio_to_floor.median"
+TIMES_REFERENCE = f"ratio_to_{REFERENCE}.median"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A limit for one number.
+
+    Attributes:
+        job: Name of the job.
+        size: Size of its source in bytes.
+        filesystem: Type of its folder's filesystem; None for any.
+        measure: "time" or "memory".
+        way: Name of the way.
+        value: Path of the number in the way's summary.
+        at_most: The limit.
+        unit: "", "s" or "bytes".
+    """
+
+    job: str
+    size: int
+    filesystem: str | None
+    measure: str
+    way: str
+    value: str
+    at_most: float
+    unit: str = ""
+
+
+_BARE = "cordbundle, no digest"
+_MEMORY = "peak.anonymous.most"
+
+TARGETS = (
+    Target("bundle", 512 * MIB, "ext4", "time", _BARE, FLOOR, 0.8),
+    Target("bundle", 512 * MIB, "ext4", "time", "cordbundle", FLOOR, 0.9),
+    Target("bundle", 512 * MIB, "tmpfs", "time", _BARE, FLOOR, 1.2),
+    Target("bundle", 512 * MIB, "tmpfs", "time", "cordbundle", FLOOR, 1.35),
+    Target("bundle", 512 * MIB, None, "time", _BARE, TIMES_REFERENCE, 1 / 20),
+    Target("bundle", 512 * MIB, None, "time", "cordbundle", TIMES_REFERENCE, 1 / 20),
+    *(
+        Target("bundle", size, None, "memory", way, _MEMORY, 16 * MIB, "bytes")
+        for size in (64 * MIB, 512 * MIB, 3 * GIB)
+        for way in (_BARE, "cordbundle")
+    ),
+    Target("open", 4 * GIB, None, "time", "cordbundle", "seconds.median", 0.030, "s"),
+    Target("open", 4 * GIB, None, "time", "cordbundle", "io.rchar", 1024 * KIB, "bytes"),
+)
+
+
+def outcomes(cells: list[Cell]) -> Iterator[tuple[Target, Cell, float]]:
+    """Yield every target with the cells it speaks of and the number that was found there."""
+    for target in TARGETS:
+        for cell in cells:
+            if (
+                (cell["job"], cell["size"], cell["measure"], cell["durability"], cell["cache"])
+                == (target.job, target.size, target.measure, "none", "warm")
+                and target.filesystem in (None, cell["filesystem"])
+                and target.way in cell["summary"]
+            ):
+                found: Any = cell["summary"][target.way]
+                for name in target.value.split("."):
+                    found = None if found is None else found[name]
+                if found is not None:
+                    yield target, cell, found

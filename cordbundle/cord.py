@@ -1,0 +1,671 @@
+"""Cord: bytes that are held by reference, in chunks.
+
+Rules of this file: no payload byte is copied but where a caller asks for bytes; chunks never change
+and are shared by identity between Cords; bytes of a file are read by descriptor into a buffer of
+bounded size, and mapped only where a caller asks for a view; nothing is written here.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import operator
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pickle import PickleBuffer
+from typing import TYPE_CHECKING, Protocol, SupportsIndex, TypeAlias, overload
+
+from cordbundle.digest import DIGEST_SIZE, xxh3_128
+from cordbundle.errors import CordBundleError, LayoutError, TruncatedError, WriteError
+from cordbundle.source import SourceFile
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    BytesLike: TypeAlias = "Buffer | Cord"
+    StrPath = str | os.PathLike[str]
+
+__all__ = ["Chunk", "Cord", "Deferred", "Digest", "FileRange", "Fill", "as_cord", "flat_bytes"]
+
+STEP = 1 << 20
+"""Bytes that are read from a file at a time."""
+
+_CASTABLE = frozenset("cbBhHiIlLqQnNfd?")  # formats that memoryview.cast takes everywhere
+_ZEROS = memoryview(bytes(STEP))
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """A range of a source file.
+
+    Attributes:
+        source: The file.
+        offset: First byte, from the start of the file.
+        size: Number of bytes.
+    """
+
+    source: SourceFile
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """A run of `size` bytes that are all `byte`; takes no memory."""
+
+    size: int
+    byte: int = 0
+
+
+class Deferred:
+    """A chunk whose size is known and whose bytes are produced when they are needed.
+
+    Subclasses override `produce`. What it returns is used once and dropped.
+
+    Attributes:
+        size: Number of bytes that `produce` returns.
+    """
+
+    __slots__ = ("size",)
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def produce(self) -> memoryview:
+        """Return the bytes: one dimension, format `B`, `size` long."""
+        raise NotImplementedError
+
+
+class Digest(Deferred):
+    """The 16 bytes of the xxh3-128 digest of another Cord.
+
+    A writer that sees the chunks of `cord` pass may take the digest on the way; anyone else gets it
+    by reading `cord`. The bytes are the same.
+
+    Attributes:
+        cord: What is digested; may itself hold digests.
+    """
+
+    __slots__ = ("cord",)
+
+    def __init__(self, cord: Cord) -> None:
+        super().__init__(DIGEST_SIZE)
+        self.cord = cord
+
+    def produce(self) -> memoryview:
+        """Return the digest, reading all of `cord`."""
+        return memoryview(self.cord.xxh3_128())
+
+
+class _Slice(Deferred):
+    """A part of a deferred chunk."""
+
+    __slots__ = ("start", "whole")
+
+    def __init__(self, whole: Deferred, start: int, size: int) -> None:
+        super().__init__(size)
+        self.whole = whole
+        self.start = start
+
+    def produce(self) -> memoryview:
+        return _produce(self.whole)[self.start : self.start + self.size]
+
+
+Chunk = memoryview | FileRange | Fill | Deferred
+
+
+class _Writable(Protocol):
+    def write(self, data: memoryview, /) -> int | None: ...
+
+
+class Cord:
+    """A sequence of bytes that need not be contiguous, holding every run by reference.
+
+    It behaves like `bytes` for `len`, indexing, slicing, `+`, comparison, `find` and `startswith`,
+    and grows at its end only. Use it to put together what already exists: mapped or unmapped files,
+    tensors, headers. Do not use it as an editable buffer, nor for millions of tiny pieces that
+    could be joined first: each chunk costs about 100 bytes.
+
+    Costs, for k chunks: append O(1), or O(chunks appended) for a Cord; `len` O(1); index O(log k);
+    slice O(log k + chunks in it); everything else reads its bytes once, through at most 1 MiB of
+    memory. A Cord may be read by several threads at once; appending needs the only access.
+
+    What is held stays as it is: a `bytearray` cannot be resized and a `mmap` cannot be closed while
+    a Cord holds them (`BufferError`); a buffer whose bytes change changes the Cord.
+
+    Args:
+        data: Bytes-like object or Cord to begin with.
+
+    Raises:
+        LayoutError: A buffer that is not C-contiguous.
+        TypeError: No bytes-like object.
+    """
+
+    __slots__ = ("_chunks", "_ends")
+    __hash__ = None  # type: ignore[assignment]  # it grows
+
+    def __init__(self, data: BytesLike | None = None) -> None:
+        self._chunks: list[Chunk] = []
+        self._ends: list[int] = []
+        if data is not None:
+            self.append(data)
+
+    @classmethod
+    def from_file(cls, path: StrPath, offset: int = 0, size: int | None = None) -> Cord:
+        """Make a Cord of a range of a regular file, by reference; no byte is read.
+
+        Args:
+            path: The file. It has to stay as it is until the Cord is written.
+            offset: First byte of the range.
+            size: Number of bytes; to the end of the file if None.
+
+        Raises:
+            OSError: The file cannot be opened.
+            FormatError: It is no regular file.
+            LayoutError: A negative offset or size.
+            TruncatedError: The range passes the end of the file.
+        """
+        source = SourceFile.of(path)
+        if offset < 0 or (size is not None and size < 0):
+            raise LayoutError(
+                "negative range", source=source.path, actual=f"offset {offset}, size {size}"
+            )
+        end = source.size if size is None else offset + size
+        if max(offset, end) > source.size:
+            raise TruncatedError(
+                "range passes the end of the file",
+                source=source.path,
+                offset=offset,
+                expected=f"{max(offset, end)} bytes",
+                actual=f"{source.size} bytes",
+            )
+        cord = cls()
+        cord._push(FileRange(source, offset, end - offset))
+        return cord
+
+    @classmethod
+    def of(cls, *chunks: Chunk) -> Cord:
+        """Make a Cord of chunks; empty ones are left out."""
+        cord = cls()
+        for chunk in chunks:
+            cord._push(chunk)
+        return cord
+
+    def append(self, data: BytesLike) -> None:
+        """Append a bytes-like object or the chunks of a Cord, by reference.
+
+        Raises:
+            LayoutError: A buffer that is not C-contiguous.
+            TypeError: No bytes-like object.
+        """
+        if not isinstance(data, Cord):
+            self._push(_memory(data))
+            return
+        start = len(self)
+        self._ends += [start + end for end in data._ends]
+        self._chunks += list(data._chunks)
+
+    def _push(self, chunk: Chunk) -> None:
+        size = _size(chunk)
+        if size:
+            self._chunks.append(chunk)
+            self._ends.append(len(self) + size)
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __bool__(self) -> bool:
+        return bool(self._ends)
+
+    def __add__(self, other: BytesLike) -> Cord:
+        result = self.__copy__()
+        result.append(other)
+        return result
+
+    def __radd__(self, other: Buffer) -> Cord:
+        result = Cord(other)
+        result.append(self)
+        return result
+
+    @overload
+    def __getitem__(self, key: SupportsIndex, /) -> int: ...
+    @overload
+    def __getitem__(self, key: slice, /) -> Cord: ...
+    def __getitem__(self, key: SupportsIndex | slice, /) -> int | Cord:
+        if isinstance(key, slice):
+            start, stop, step = key.indices(len(self))
+            if step != 1:
+                raise ValueError(f"a Cord is sliced with step 1, not {step}")
+            return self._slice(start, stop)
+        index = operator.index(key)
+        position = index + len(self) if index < 0 else index
+        if not 0 <= position < len(self):
+            raise IndexError(f"index {index} of a Cord of {len(self)} bytes")
+        byte = bytearray(1)
+        self.readinto(byte, position)
+        return byte[0]
+
+    def _slice(self, start: int, stop: int) -> Cord:
+        result = Cord()
+        for chunk, low, high in self._cuts(start, stop):
+            result._push(_cut(chunk, low, high))
+        return result
+
+    def _cuts(self, start: int, stop: int) -> Iterator[tuple[Chunk, int, int]]:
+        """Yield (chunk, first, last + 1) for the chunks that the range touches."""
+        index = bisect_right(self._ends, start)
+        while start < stop:
+            end = self._ends[index]
+            chunk = self._chunks[index]
+            base = end - _size(chunk)
+            yield chunk, start - base, min(stop, end) - base
+            start = end
+            index += 1
+
+    def __eq__(self, other: object) -> bool:
+        """Compare with a Cord or a bytes-like object, without joining either."""
+        if not isinstance(other, Cord):
+            try:
+                other = Cord(other)  # type: ignore[arg-type]  # refused just here
+            except (TypeError, ValueError, BufferError):  # no buffer, or one that is not flat
+                return NotImplemented
+        if len(self) != len(other):
+            return False
+        if self.identity() == other.identity():
+            return True
+        mine, theirs = self.open(), other.open()
+        while block := mine.read(STEP):
+            if block != theirs.read(STEP):
+                return False
+        return True
+
+    def identity(self) -> tuple[object, ...]:
+        """Return a key that two living Cords share only if they refer to the same bytes.
+
+        Equal bytes in different memory or files have different keys. O(number of chunks).
+        """
+        return tuple(_identity(chunk) for chunk in self._chunks)
+
+    def __contains__(self, item: Buffer) -> bool:
+        return self.find(item) >= 0
+
+    def __iter__(self) -> Iterator[int]:
+        raise TypeError("a Cord is not iterated byte by byte; use chunks() or open()")
+
+    def __bytes__(self) -> bytes:
+        joined = io.BytesIO()
+        for run in self.stream():
+            joined.write(run)
+        return joined.getvalue()
+
+    def __copy__(self) -> Cord:
+        result = Cord()
+        result._chunks = list(self._chunks)
+        result._ends = list(self._ends)
+        return result
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Cord:
+        return self.__copy__()  # chunks never change
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("a Cord refers to memory and files of this process; pickle bytes(cord)")
+
+    def __repr__(self) -> str:
+        return f"<Cord of {len(self)} bytes in {len(self._chunks)} chunks>"
+
+    def chunks(self) -> Iterator[memoryview]:
+        """Yield the bytes as non-empty read-only views: memory as it is, files mapped.
+
+        A fill is yielded as views of at most 1 MiB of one shared block.
+        """
+        for chunk in self._chunks:
+            if isinstance(chunk, memoryview):
+                yield chunk
+            elif isinstance(chunk, FileRange):
+                yield chunk.source.view(chunk.offset, chunk.size)
+            elif isinstance(chunk, Fill):
+                yield from _fill(chunk)
+            else:
+                yield _produce(chunk).toreadonly()
+
+    def stream(self) -> Iterator[memoryview]:
+        """Yield the bytes as views, each valid until the next is asked for.
+
+        Ranges of files are read by descriptor, 1 MiB at a time, through one buffer.
+
+        Raises:
+            SourceChangedError: A file ends before its range does.
+        """
+        buffer: memoryview | None = None
+        for chunk in self._chunks:
+            if isinstance(chunk, memoryview):
+                yield chunk
+            elif isinstance(chunk, FileRange):
+                if buffer is None:
+                    buffer = memoryview(bytearray(min(STEP, len(self))))
+                for done in range(0, chunk.size, STEP):
+                    run = buffer[: min(STEP, chunk.size - done)]
+                    chunk.source.read_into(run, chunk.offset + done)
+                    yield run
+            elif isinstance(chunk, Fill):
+                yield from _fill(chunk)
+            else:
+                yield _produce(chunk)
+
+    def parts(self, size: int) -> Iterator[Cord]:
+        """Yield Cords of exactly `size` bytes, the last one of what remains.
+
+        Raises:
+            ValueError: `size` is below 1.
+        """
+        if size < 1:
+            raise ValueError(f"parts of {size} bytes; at least 1 is needed")
+        return (self._slice(at, min(at + size, len(self))) for at in range(0, len(self), size))
+
+    def open(self) -> io.BufferedReader:
+        """Return a readable, seekable binary file object over the bytes."""
+        return io.BufferedReader(_CordReader(self))
+
+    def readinto(self, buffer: Buffer, offset: int = 0) -> int:
+        """Copy bytes from `offset` on into a writable buffer, as many as there are and fit.
+
+        Returns:
+            The number of bytes copied; 0 at or after the end.
+
+        Raises:
+            LayoutError: A buffer that is not C-contiguous.
+            SourceChangedError: A file ends before its range does.
+            ValueError: A negative offset.
+        """
+        if offset < 0:
+            raise ValueError(f"negative offset {offset}")
+        return self._copy_into(_row_major(buffer), offset, _produce)
+
+    def _copy_into(
+        self, target: memoryview, offset: int, produce: Callable[[Deferred], memoryview]
+    ) -> int:
+        stop = min(len(self), offset + target.nbytes)
+        done = 0
+        for chunk, low, high in self._cuts(offset, stop):
+            part = target[done : done + high - low]
+            if isinstance(chunk, memoryview):
+                part[:] = chunk[low:high]
+            elif isinstance(chunk, FileRange):
+                chunk.source.read_into(part, chunk.offset + low)
+            elif isinstance(chunk, Fill):
+                _copy_fill(part, chunk.byte)
+            else:
+                part[:] = produce(chunk)[low:high]
+            done += high - low
+        return done
+
+    def try_flat(self) -> memoryview | None:
+        """Return one read-only view of all bytes if they are contiguous, else None.
+
+        A range of a file is mapped. O(1); nothing is copied.
+        """
+        if not self._chunks:
+            return memoryview(b"")
+        only = self._chunks[0]
+        if len(self._chunks) > 1 or isinstance(only, Fill | Deferred):
+            return None
+        return next(self.chunks())
+
+    def find(self, wanted: Buffer, start: int = 0) -> int:
+        """Return the offset of the first `wanted` at or after `start`, or -1.
+
+        A negative `start` counts from the end, as for `bytes`.
+        """
+        needle = bytes(memoryview(wanted))  # bytes(n) alone would make n zeros
+        tail = b""
+        if start < 0:
+            start = max(0, start + len(self))
+        position = min(start, len(self))  # of the first byte of tail
+        reader = self.open()
+        reader.seek(position)
+        block_size = max(STEP, 2 * len(needle))
+        while True:
+            block = reader.read(block_size)
+            window = tail + block
+            found = window.find(needle)
+            if found >= 0:
+                return position + found if start <= len(self) else -1
+            if not block:
+                return -1
+            keep = min(len(window), max(0, len(needle) - 1))
+            position += len(window) - keep
+            tail = window[len(window) - keep :]
+
+    def startswith(self, prefix: BytesLike) -> bool:
+        """Return whether the first bytes are `prefix`."""
+        wanted = as_cord(prefix)
+        return self._slice(0, min(len(wanted), len(self))) == wanted
+
+    def xxh3_128(self) -> bytes:
+        """Return the xxh3-128 digest of the bytes, 16 bytes, as xxhash's `digest()`."""
+        return xxh3_128(self.stream())
+
+    def write_to_file(self, outfile: _Writable) -> None:
+        """Write all bytes through `outfile.write()`, as ExecuTorch's Cord does.
+
+        `cordbundle.write` is faster, safer and says what it did; this is for callers that have an
+        open file object.
+
+        Raises:
+            WriteError: `write()` takes no bytes.
+        """
+        for run in self.stream():
+            done = 0
+            while done < run.nbytes:
+                taken = outfile.write(run[done:])
+                if not taken:
+                    raise WriteError(
+                        f"{type(outfile).__name__} took no bytes",
+                        expected=f"at most {run.nbytes - done}",
+                        actual=taken,
+                    )
+                done += taken
+
+    def first_chunk(self) -> Chunk | None:
+        """Return the first chunk, or None of an empty Cord."""
+        return self._chunks[0] if self._chunks else None
+
+    def check_invariants(self) -> None:
+        """Check the inside of the Cord, for tests.
+
+        Raises:
+            CordBundleError: A broken invariant.
+        """
+        if len(self._chunks) != len(self._ends):
+            raise CordBundleError(
+                "chunk ends are wrong", expected=len(self._chunks), actual=len(self._ends)
+            )
+        end = 0
+        for chunk, stored_end in zip(self._chunks, self._ends, strict=True):
+            size = _size(chunk)
+            end += size
+            if size <= 0 or end != stored_end:
+                raise CordBundleError("chunk ends are wrong", expected=end, actual=stored_end)
+            if isinstance(chunk, memoryview) and not (
+                chunk.readonly and chunk.c_contiguous and chunk.ndim == 1 and chunk.format == "B"
+            ):
+                raise CordBundleError("memory chunk is not flat read-only bytes", actual=chunk)
+            if isinstance(chunk, FileRange) and chunk.offset + size > chunk.source.size:
+                raise CordBundleError("range passes the end of its file", actual=chunk)
+
+
+class _CordReader(io.RawIOBase):
+    """The raw file object behind `Cord.open`.
+
+    It keeps what a deferred chunk produced until another one is read: in small reads one after the
+    other, each chunk is produced once.
+    """
+
+    def __init__(self, cord: Cord) -> None:
+        super().__init__()
+        self._cord = cord
+        self._position = 0
+        self._produced: tuple[Deferred, memoryview] | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        count = self._cord._copy_into(memoryview(buffer).cast("B"), self._position, self._produce)
+        self._position += count
+        return count
+
+    def _produce(self, chunk: Deferred) -> memoryview:
+        if self._produced is None or self._produced[0] is not chunk:
+            self._produced = None  # dropped first: never two at a time
+            self._produced = chunk, _produce(chunk)
+        return self._produced[1]
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        bases = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: len(self._cord)}
+        if whence not in bases:
+            raise ValueError(f"whence {whence} is not 0, 1 or 2")
+        if bases[whence] + offset < 0:
+            raise ValueError(f"seek to negative position {bases[whence] + offset}")
+        self._position = bases[whence] + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+
+def as_cord(data: BytesLike) -> Cord:
+    """Return `data` itself if it is a Cord, else a Cord over it."""
+    return data if isinstance(data, Cord) else Cord(data)
+
+
+def _memory(data: Buffer) -> memoryview:
+    """Return a buffer's bytes as a flat read-only view."""
+    return _row_major(data).toreadonly()
+
+
+def _row_major(data: Buffer) -> memoryview:
+    """Return a buffer's bytes as a flat view.
+
+    Raises:
+        LayoutError: They are not in row-major order without gaps, or are no plain bytes.
+    """
+    view = memoryview(data)
+    if not view.c_contiguous:
+        raise LayoutError(
+            "buffer is not C-contiguous",
+            expected="bytes in row-major order without gaps",
+            actual=f"shape {view.shape}, strides {view.strides}",
+            cause="copy it first, or hand it over as a tensor, which is gathered when written",
+        )
+    return flat_bytes(data)
+
+
+def flat_bytes(data: Buffer) -> memoryview:
+    """Return contiguous memory, in row-major or column-major order, as a flat view of bytes.
+
+    A PickleBuffer sees through any format, which `memoryview.cast` does not, but is only made over
+    the exporter itself: over a memoryview it crashes CPython before 3.13 when both are collected.
+
+    Raises:
+        LayoutError: Memory with gaps, references to objects, or a part of an object in a format
+            that cannot be cast.
+    """
+    view = memoryview(data)
+    if not view.contiguous:
+        raise LayoutError(
+            "buffer has gaps between its elements",
+            actual=f"shape {view.shape}, strides {view.strides}",
+        )
+    if view.format == "O":
+        raise LayoutError("buffer holds references to Python objects, not bytes")
+    if view.nbytes == 0:
+        return memoryview(b"")
+    if view.c_contiguous and view.format.removeprefix("@") in _CASTABLE:
+        return view.cast("B")
+    whole = memoryview(view.obj)
+    if not whole.contiguous or whole.nbytes != view.nbytes:
+        raise LayoutError(
+            f"a part of a buffer of format {view.format!r} cannot be referred to",
+            expected="all of its object, or a view of format 'B'",
+            actual=f"{view.nbytes} bytes of {whole.nbytes}",
+        )
+    raw = PickleBuffer(view.obj).raw()
+    return raw.toreadonly() if view.readonly else raw
+
+
+def _size(chunk: Chunk) -> int:
+    return chunk.nbytes if isinstance(chunk, memoryview) else chunk.size
+
+
+def _identity(chunk: Chunk) -> object:
+    if isinstance(chunk, FileRange | Fill):
+        return chunk
+    if isinstance(chunk, memoryview):
+        return "memory", _address_of()(chunk), chunk.nbytes
+    return "deferred", id(chunk)
+
+
+@functools.cache
+def _address_of() -> Callable[[memoryview], int]:
+    """Return a function that tells where a view's bytes are in memory.
+
+    A view's `obj` would not do: it is another object for each export, and an exporter is free to
+    hand out other memory each time. The function called is in CPython's stable ABI for good.
+    """
+    import ctypes
+
+    ask = ctypes.pythonapi.PyObject_AsReadBuffer
+    ask.argtypes = (
+        ctypes.py_object,
+        ctypes.POINTER(ctypes.c_void_p),
+        ctypes.POINTER(ctypes.c_ssize_t),
+    )
+
+    def address(view: memoryview) -> int:
+        start, size = ctypes.c_void_p(), ctypes.c_ssize_t()
+        ask(view, ctypes.byref(start), ctypes.byref(size))
+        return start.value or 0
+
+    return address
+
+
+def _cut(chunk: Chunk, low: int, high: int) -> Chunk:
+    if low == 0 and high == _size(chunk):
+        return chunk
+    if isinstance(chunk, memoryview):
+        return chunk[low:high]
+    if isinstance(chunk, FileRange):
+        return FileRange(chunk.source, chunk.offset + low, high - low)
+    if isinstance(chunk, Fill):
+        return Fill(high - low, chunk.byte)
+    return _Slice(chunk, low, high - low)
+
+
+def _fill(chunk: Fill) -> Iterator[memoryview]:
+    block = memoryview(bytes([chunk.byte]) * min(STEP, chunk.size)) if chunk.byte else _ZEROS
+    for done in range(0, chunk.size, STEP):
+        yield block[: min(STEP, chunk.size - done)]
+
+
+def _copy_fill(target: memoryview, byte: int) -> None:
+    done = 0
+    for run in _fill(Fill(target.nbytes, byte)):
+        target[done : done + run.nbytes] = run
+        done += run.nbytes
+
+
+def _produce(chunk: Deferred) -> memoryview:
+    view = _memory(chunk.produce())
+    if view.nbytes != chunk.size:
+        raise CordBundleError(
+            f"{type(chunk).__name__} produced another number of bytes",
+            expected=chunk.size,
+            actual=view.nbytes,
+        )
+    return view

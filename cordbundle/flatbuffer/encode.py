@@ -1,0 +1,483 @@
+"""Encode dataclasses as a flatbuffer, with byte vectors by reference.
+
+Rules of this file: the bytes are those of the `flatbuffers` package's builder as flatc's generated
+Python drives it (or, on request, those of flatc's JSON parser), and tests hold it to them; no
+payload is copied but the smallest; every number is checked before it is packed. The package's
+builder is replaced because it cannot hold a vector by reference and spends most of a program's
+encoding time in three Python calls for every number.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from operator import sub
+from types import CodeType
+from typing import TYPE_CHECKING, NoReturn, cast
+
+from cordbundle.cord import Cord
+from cordbundle.errors import LayoutError, TooLargeError
+from cordbundle.flatbuffer.emit import Order, encoder_source, shape_of
+from cordbundle.flatbuffer.schema import Far, Field, Scalar, Table, reachable
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["LIMIT", "Encoded", "FarSlot", "encode"]
+
+LIMIT = 2**31 - 1
+"""Largest flatbuffer, in bytes: its offsets are signed where a table refers to its vtable."""
+
+_JOINED = 4096
+"""Byte vectors below this size are copied into the metadata; a chunk of their own costs more."""
+
+_REMEMBERED = 16
+"""Vectors of up to this many integers are packed once and reused: shapes repeat a lot."""
+
+_INTEGERS: set[type] = {int, bool}
+"""Classes that `struct` packs as they are; enumerations join when they are met."""
+
+_UINT8 = Scalar("uint8", "B", 1, 0, 255)
+_ZEROS = [bytes(size) for size in range(8)]
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class FarSlot:
+    """A field that is to point to a byte vector after the flatbuffer.
+
+    Attributes:
+        position: Where its 4-byte offset is, from the start of the flatbuffer. The offset to write
+            there is the vector's length field minus this position.
+        far: What the field was given as.
+    """
+
+    position: int
+    far: Far
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A finished flatbuffer.
+
+    Attributes:
+        cord: Its bytes: few chunks of memory, and the payloads by reference.
+        fars: Its far fields, in file order.
+        alignment: What its first byte has to be aligned to.
+    """
+
+    cord: Cord
+    fars: tuple[FarSlot, ...]
+    alignment: int
+    _runs: tuple[bytes | Cord, ...]
+
+    def patched(self, values: Mapping[int, int]) -> Cord:
+        """Return the bytes with unsigned 32-bit values written at positions of the metadata.
+
+        Only the runs of memory that hold a position are copied.
+
+        Args:
+            values: Value by position; a position as in `fars`, or 0 for the root offset.
+
+        Raises:
+            TooLargeError: A value of 2**32 or more.
+            LayoutError: A negative value, or a position that is not in the metadata.
+        """
+        waiting = sorted(values.items())
+        cord, start = Cord(), 0
+        for run in self._runs:
+            end = start + len(run)
+            inside = [(at - start, value) for at, value in waiting if start <= at <= end - 4]
+            if inside and isinstance(run, bytes):
+                waiting = waiting[len(inside) :]
+                cord.append(_with_values(run, inside))
+            else:
+                cord.append(run)
+            start = end
+        if waiting:
+            raise LayoutError("no such position in the metadata", offset=waiting[0][0])
+        return cord
+
+
+def _with_values(run: bytes, values: Iterable[tuple[int, int]]) -> bytes:
+    copy = bytearray(run)
+    for at, value in values:
+        if not 0 <= value < 2**32:
+            kind = TooLargeError if value > 0 else LayoutError
+            raise kind("offset does not fit into 32 bits", actual=value, expected="below 2**32")
+        struct.pack_into("<I", copy, at, value)
+    return bytes(copy)
+
+
+def encode(
+    root: object,
+    identifier: bytes | None,
+    *,
+    schema: type | None = None,
+    alignments: Mapping[str, int] | None = None,
+    order: Order = "pack",
+    signed_zero: bool = False,
+) -> Encoded:
+    """Encode a table and all below it as a flatbuffer.
+
+    Args:
+        root: An instance of `schema`, or any object with the same attributes, all the way down. The
+            member of a union is told by the name of its class.
+        identifier: The file identifier, 4 bytes, or None.
+        schema: The dataclass that describes `root`; its own class if None.
+        alignments: Alignment of the byte vectors that are marked with a name, in bytes.
+        order: Order of the fields within a table.
+        signed_zero: Store a floating-point -0.0, which equals the default and is left out
+            otherwise, as the `flatbuffers` package does.
+
+    Returns:
+        The flatbuffer. Takes time and memory in proportion to the objects, not to the payloads.
+
+    Raises:
+        LayoutError: A value of another type, out of range, or an unknown member of a union; it
+            names table and field.
+        TooLargeError: The flatbuffer would be larger than `LIMIT`.
+    """
+    builder = _Builder(alignments or {}, order, signed_zero)
+    encode_root = _encoder(type(root) if schema is None else schema, builder)
+    try:
+        return builder.finish(encode_root(root), identifier)
+    finally:
+        builder.release()
+
+
+def _encoder(schema: type, builder: _Builder) -> Callable[[object], int]:
+    names = _namespace(schema)
+    exec(_code(schema), names)
+    make = names.pop("make")  # its globals are `names`: no cycle is left
+    return cast(Callable[..., Callable[[object], int]], make)(
+        builder,
+        builder.pieces.append,
+        builder.place,
+        builder.string,
+        builder.payload,
+        builder.table_vector,
+        _Union,
+        builder.far,
+    )
+
+
+@cache
+def _code(schema: type) -> CodeType:
+    return compile(encoder_source(schema), f"<encoder of {schema.__name__}>", "exec")
+
+
+def _namespace(schema: type) -> dict[str, object]:
+    names: dict[str, object] = {
+        "Far": Far,
+        "INTEGERS": _INTEGERS,
+        "LIMIT": LIMIT,
+        "is_negative_zero": _is_negative_zero,
+        "real": _real,
+        "too_large": _too_large,
+        "whole": _whole,
+    }
+    for number, table in enumerate(reachable(schema)):
+        names[f"table{number}"] = table
+        for field in table.fields:
+            names[f"field{number}_{field.slot}"] = field
+    return names
+
+
+class _Builder:
+    """The bytes of a flatbuffer as they grow from its end to its start.
+
+    Attributes:
+        position: Bytes so far, which is the position of what was laid last, from the end.
+        pieces: Those bytes, last piece of the file first.
+        signed_zero: See `encode`.
+    """
+
+    __slots__ = (
+        "_alignments",
+        "_fars",
+        "_minalign",
+        "_order",
+        "_payloads",
+        "_strings",
+        "_vectors",
+        "_vtables",
+        "pieces",
+        "position",
+        "signed_zero",
+    )
+
+    def __init__(self, alignments: Mapping[str, int], order: Order, signed_zero: bool) -> None:
+        for name, align in alignments.items():
+            if align < 1 or align & (align - 1):
+                raise LayoutError(
+                    f"{name} alignment is no power of two", actual=align, expected="1, 2, 4, ..."
+                )
+        self.position = 0
+        self.pieces: list[bytes] = []
+        self.signed_zero = signed_zero
+        self._alignments = alignments
+        self._order: Order = order
+        self._minalign = 4
+        self._vtables: dict[bytes, int] = {}
+        self._strings: dict[str, bytes] = {}
+        self._vectors: dict[str, dict[tuple[object, ...], bytes]] = {}
+        self._payloads: dict[int, Cord] = {}  # by the index of their empty piece
+        self._fars: list[tuple[int, Far]] = []
+
+    def alignment(self, field: Field) -> int:
+        """Return the alignment of a byte vector."""
+        layout = field.layout
+        if layout is None:
+            raise TypeError(f"{field.path} is no byte vector")
+        return self._alignments.get(layout.name or "", layout.align)
+
+    def place(self, table: Table, key: int) -> tuple[Callable[..., bytes], int, int, bytes]:
+        """Return a shape with the position of its vtable, an equal one's or, if new, the next."""
+        shape = shape_of(table, key, self._order)
+        self._minalign = max(self._minalign, shape.align)
+        vtable = self._vtables.get(shape.vtable)
+        if vtable is None:
+            vtable = self.position + shape.size + len(shape.vtable)
+            self._vtables[shape.vtable] = vtable
+        return shape.pack, shape.size, vtable, shape.vtable
+
+    def far(self, far: Far, at: int, vtable: bytes, slot: int) -> int:
+        """Note a far field of the table at `at`; return the position that makes its offset 0."""
+        (offset,) = struct.unpack_from("<H", vtable, 4 + 2 * slot)
+        position: int = at - offset
+        self._fars.append((position, far))
+        return position
+
+    def string(self, value: object, field: Field) -> int:
+        """Lay a string and its NUL."""
+        data = self._strings.get(value) if isinstance(value, str) else None
+        if data is None:
+            text = _utf8(value, field)
+            data = struct.pack("<I", len(text)) + text + b"\0"
+            if isinstance(value, str):
+                self._strings[value] = data
+        return self._lay(data, 4)
+
+    def _lay(self, data: bytes, align: int) -> int:
+        """Lay a vector with its length field, so that its first element is aligned."""
+        end = self.position + len(data)
+        padding = (4 - end) & (align - 1)
+        if padding:
+            self.pieces.append(_ZEROS[padding])
+        self.pieces.append(data)
+        self.position = end = end + padding
+        return end
+
+    def vector(self, field: Field) -> Callable[[Iterable[object]], int]:
+        """Return the function that lays a vector of scalars for this field."""
+        if field.scalar is None:
+            raise TypeError(f"{field.path} is no vector of scalars")
+        align = max(4, field.scalar.size)
+        exact = field.scalar.low is not None
+        packed = self._vectors.setdefault(field.path, {})
+
+        def lay(values: Iterable[object]) -> int:
+            key = tuple(values)
+            data = packed.get(key)
+            if data is None:
+                data = _packed(key, field)
+                self._minalign = max(self._minalign, align)
+                if exact and len(key) <= _REMEMBERED:
+                    packed[key] = data
+            return self._lay(data, align)
+
+        return lay
+
+    def table_vector(self, tables: Sequence[int]) -> int:
+        """Lay a vector of offsets to tables, given by their positions."""
+        count = len(tables)
+        padding = -self.position & 3
+        first = self.position + padding + 4 * count
+        if first > LIMIT:
+            _too_large(first)
+        offsets = map(sub, range(first, first - 4 * count, -4), tables)
+        self.pieces.append(struct.pack(f"<{count + 1}I", count, *offsets) + _ZEROS[padding])
+        self.position = first + 4
+        return self.position
+
+    def payload(self, value: object, field: Field, align: int) -> int:
+        """Lay a byte vector: by reference, or as a copy if it is small."""
+        if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+            value = _packed(tuple(value), field)[4:]
+        if not isinstance(value, bytes) or len(value) >= _JOINED:
+            value = value if isinstance(value, Cord) else _cord(value, field)
+        size = len(value)
+        end = self.position + size
+        end += -end % max(4, align)
+        if end > LIMIT:
+            _too_large(end)
+        self._minalign = max(self._minalign, align)
+        self.pieces.append(bytes(end - self.position - size))
+        if isinstance(value, Cord):
+            self._payloads[len(self.pieces)] = value
+            self.pieces.append(b"")
+        else:
+            self.pieces.append(value)
+        self.pieces.append(struct.pack("<I", size))
+        self.position = end + 4
+        return self.position
+
+    def finish(self, root: int, identifier: bytes | None) -> Encoded:
+        """Lay the start of the file and put the pieces into file order."""
+        head = b"" if identifier is None else identifier
+        if identifier is not None and len(identifier) != 4:
+            raise LayoutError("file identifier is not 4 bytes long", actual=identifier)
+        size = self.position + 4 + len(head)
+        padding = -size % self._minalign
+        size += padding
+        if size > LIMIT:
+            _too_large(size)
+        self.pieces.append(struct.pack("<I", size - root) + head + bytes(padding))
+        runs = tuple(self._runs())
+        cord = Cord()
+        for run in runs:
+            cord.append(run)
+        placed = sorted(self._fars, key=lambda item: -item[0])
+        fars = tuple(FarSlot(size - at, far) for at, far in placed)
+        return Encoded(cord, fars, self._minalign, runs)
+
+    def release(self) -> None:
+        """Let go of everything: the encoding functions know each other and live on for a while."""
+        self.pieces.clear()
+        for held in (self._strings, self._vectors, self._vtables, self._payloads):
+            held.clear()
+
+    def _runs(self) -> Iterable[bytes | Cord]:
+        last = len(self.pieces)
+        for index in sorted(self._payloads, reverse=True):
+            yield b"".join(reversed(self.pieces[index + 1 : last]))
+            yield self._payloads[index]
+            last = index
+        yield b"".join(reversed(self.pieces[:last]))
+
+
+class _Union(dict[type, tuple[int, Callable[[object], int]]]):
+    """Tag and encoder by the class of a member, found by its name the first time."""
+
+    def __init__(
+        self, field: Field, encoders: Sequence[Callable[[], Callable[[object], int]]]
+    ) -> None:
+        super().__init__()
+        self._field = field
+        self._encoders = encoders
+
+    def __missing__(self, cls: type) -> tuple[int, Callable[[object], int]]:
+        names = [member.__name__ for member in self._field.members]
+        if cls.__name__ not in names:
+            raise LayoutError(
+                f"{self._field.path} is of a class that the union does not hold",
+                actual=cls.__name__,
+                expected=", ".join(names),
+            )
+        index = names.index(cls.__name__)
+        self[cls] = index + 1, self._encoders[index]()
+        return self[cls]
+
+
+def _packed(values: tuple[object, ...], field: Field) -> bytes:
+    """Pack a vector of scalars after its length, each one checked."""
+    scalar = _UINT8 if field.scalar is None else field.scalar
+    if scalar.low is None or scalar.high is None:
+        numbers: Sequence[object] = [_real(item, field, at) for at, item in enumerate(values)]
+    elif _are_inside(values, scalar.low, scalar.high):
+        numbers = values
+    else:
+        numbers = [_whole(item, field, at) for at, item in enumerate(values)]
+    return struct.pack(f"<I{len(numbers)}{scalar.code}", len(numbers), *numbers)
+
+
+def _are_inside(values: tuple[object, ...], low: int, high: int) -> bool:
+    """Return whether all values are integers in a range; quickly, as nearly all are."""
+    if not _INTEGERS.issuperset(map(type, values)):
+        return False
+    numbers = cast(tuple[int, ...], values)
+    return not numbers or (low <= min(numbers) and max(numbers) <= high)
+
+
+def _whole(value: object, field: Field, index: int | None = None) -> int:
+    """Return a value as the integer that a field can hold.
+
+    Anything that equals such an integer counts as it, as in Python: True, NumPy's integers, 2.0.
+    """
+    scalar = _UINT8 if field.scalar is None else field.scalar
+    low, high = scalar.low, scalar.high
+    number = _integer(value)
+    if number is None or low is None or high is None or not low <= number <= high:
+        path = field.path if index is None else f"{field.path}[{index}]"
+        raise LayoutError(
+            f"{path} is no {scalar.name}", actual=repr(value)[:80], expected=f"{low} to {high}"
+        )
+    if isinstance(value, int):
+        _INTEGERS.add(type(value))
+    return number
+
+
+def _integer(value: object) -> int | None:
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    if hasattr(value, "__index__"):
+        return int(value)
+    if type(value).__name__ in ("bool", "bool_"):  # NumPy's have no __index__
+        return int(bool(value))
+    return None
+
+
+def _real(value: object, field: Field, index: int | None = None) -> float:
+    """Return a value as a float; "inf" and "-inf" are how ExecuTorch's objects hold infinities."""
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, str) and value in ("inf", "-inf"):
+        return float(value)
+    if isinstance(value, int) and abs(value) <= sys.float_info.max:
+        return float(value)
+    if hasattr(value, "__float__") and not isinstance(value, int):
+        return float(value)
+    path = field.path if index is None else f"{field.path}[{index}]"
+    raise LayoutError(f"{path} is no float64", actual=repr(value)[:80], expected="a number")
+
+
+def _is_negative_zero(value: object) -> bool:
+    return isinstance(value, float) and math.copysign(1.0, value) < 0
+
+
+def _utf8(value: object, field: Field) -> bytes:
+    if not isinstance(value, str):
+        raise LayoutError(f"{field.path} is no string", actual=type(value).__name__)
+    if not value.isascii():
+        bad = _SURROGATE.search(value)
+        if bad is not None:
+            raise LayoutError(
+                f"{field.path} holds half of a surrogate pair, which UTF-8 cannot hold",
+                actual=f"{bad.group()!r} at character {bad.start()}",
+            )
+    return value.encode()
+
+
+def _cord(value: object, field: Field) -> Cord:
+    try:
+        return Cord(cast("Buffer", value))
+    except TypeError as error:
+        name = type(value).__name__
+        raise LayoutError(f"{field.path} is not bytes-like", actual=name) from error
+
+
+def _too_large(size: int) -> NoReturn:
+    raise TooLargeError(
+        "flatbuffer is too large",
+        actual=f"{size} bytes or more",
+        expected=f"at most {LIMIT}",
+        cause="keep large data in segments",
+    )

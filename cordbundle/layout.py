@@ -1,0 +1,347 @@
+"""Layout: where every segment of a file will stand, decided before a byte moves.
+
+Rules of this file: the one place that computes offsets and padding; it sees sizes and alignments,
+never a file format; `share` alone looks at payload bytes, and only when two blobs agree in all that
+is cheaper to look at.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cordbundle.cord import Cord, Fill
+from cordbundle.errors import LayoutError, TooLargeError
+
+__all__ = [
+    "MAX_ALIGNMENT",
+    "Blobs",
+    "Layout",
+    "Placement",
+    "Segment",
+    "Shared",
+    "align_up",
+    "check_alignment",
+    "offsets_from_base",
+    "share",
+]
+
+MAX_ALIGNMENT = 1 << 20
+"""Largest least common multiple of alignments in one file, in bytes."""
+
+_LENGTH_PREFIX = struct.Struct("<I")  # of a flatbuffer vector
+_MAX_PREFIXED = (1 << 32) - 1
+_SHARE_PREFIX = 64  # bytes compared before anything is digested
+
+
+def align_up(offset: int, alignment: int) -> int:
+    """Return the first multiple of `alignment` at or after `offset`, in bytes."""
+    return -(-offset // alignment) * alignment
+
+
+def check_alignment(alignment: object, name: str, *, power_of_two: bool = False) -> int:
+    """Return `alignment` if it is a positive number of bytes.
+
+    Raises:
+        LayoutError: It is no `int`, below 1, above `MAX_ALIGNMENT` or, where asked for, no power
+            of two; names `name`.
+    """
+    if isinstance(alignment, int) and not isinstance(alignment, bool):
+        honoured = not power_of_two or alignment & (alignment - 1) == 0
+        if 1 <= alignment <= MAX_ALIGNMENT and honoured:
+            return alignment
+    kind = "power of two" if power_of_two else "whole number of bytes"
+    raise LayoutError(
+        f"alignment of {name} cannot be honoured",
+        expected=f"a {kind} from 1 to {MAX_ALIGNMENT}",
+        actual=repr(alignment),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """A run of bytes that has a place of its own in a file.
+
+    Attributes:
+        name: What it is, for people and errors; takes no part in the layout.
+        data: The bytes.
+        alignment: Its absolute offset is a multiple of this many bytes.
+        length_prefix: Whether its size stands before it as a uint32, as a flatbuffer vector needs;
+            the alignment is that of the data, the prefix stands directly before.
+    """
+
+    name: str
+    data: Cord
+    alignment: int = 1
+    length_prefix: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where one segment stands.
+
+    Attributes:
+        name: The segment's name.
+        offset: First byte of its data, from the start of the file.
+        size: Bytes of data, without prefix and padding.
+        alignment: What `offset` is a multiple of, in bytes.
+        padding: Zero bytes between the end of what stands before and this segment's first byte
+            (its length prefix, if it has one).
+        length_prefix: Whether four bytes with the size stand directly before `offset`.
+    """
+
+    name: str
+    offset: int
+    size: int
+    alignment: int
+    padding: int
+    length_prefix: bool
+
+    @property
+    def end(self) -> int:
+        """First byte after the data."""
+        return self.offset + self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The frozen plan of a file: a head (header and metadata), then segments.
+
+    Attributes:
+        head_size: Bytes before the first padding.
+        base: Segment base: offsets in metadata count from here. A multiple of the least common
+            multiple of all alignments, so that an offset that is aligned from the base is aligned
+            from the start of the file. 0 where there are no segments and no base was asked for.
+        placements: One for each segment, in file order.
+        segments: What is placed.
+    """
+
+    head_size: int
+    base: int
+    placements: tuple[Placement, ...]
+    segments: tuple[Segment, ...]
+
+    @classmethod
+    def plan(
+        cls,
+        segments: Iterable[Segment],
+        *,
+        head_size: int = 0,
+        base_alignment: int | None = None,
+    ) -> Layout:
+        """Place segments after a head, in order, each aligned, with no padding at the end.
+
+        Offsets from the base do not depend on `head_size`; only the base does.
+
+        Args:
+            segments: What to place.
+            head_size: Bytes that stand before.
+            base_alignment: What the base is a multiple of as well, in bytes; given, the file is
+                padded up to a base also where there are no segments.
+
+        Raises:
+            LayoutError: An alignment, or the least common multiple of all, cannot be honoured.
+            TooLargeError: A segment with a length prefix is too large for it.
+        """
+        parts = tuple(segments)
+        if not parts:
+            base = align_up(head_size, base_alignment) if base_alignment is not None else 0
+            return cls(head_size, base, (), ())
+        common = _common_alignment(parts, base_alignment or 1)
+        base = align_up(head_size + _prefix_size(parts[0]), common)
+        return cls(head_size, base, tuple(_place(parts, head_size, base)), parts)
+
+    @property
+    def end(self) -> int:
+        """Size of the whole file, in bytes."""
+        return self.placements[-1].end if self.placements else max(self.head_size, self.base)
+
+    @property
+    def segment_data_size(self) -> int:
+        """Bytes from the base to the end of the last segment."""
+        return self.end - self.base if self.placements else 0
+
+    def relative(self, index: int) -> int:
+        """Return the offset of a segment from the base."""
+        return self.placements[index].offset - self.base
+
+    def body(self) -> Cord:
+        """Return all that follows the head: paddings, length prefixes and data, by reference."""
+        if not self.placements:
+            return Cord.of(Fill(self.end - self.head_size))
+        cord = Cord()
+        for placement, segment in zip(self.placements, self.segments, strict=True):
+            cord.append(Cord.of(Fill(placement.padding)))
+            if placement.length_prefix:
+                cord.append(_LENGTH_PREFIX.pack(placement.size))
+            cord.append(segment.data)
+        return cord
+
+    def to_json(self) -> dict[str, object]:
+        """Return the plan as plain values for `json.dumps`."""
+        return {
+            "head_size": self.head_size,
+            "segment_base_offset": self.base,
+            "segment_data_size": self.segment_data_size,
+            "size": self.end,
+            "segments": [
+                {name: getattr(placement, name) for name in Placement.__dataclass_fields__}
+                for placement in self.placements
+            ],
+        }
+
+    def __str__(self) -> str:
+        rows = [f"{'offset':>14} {'size':>14} {'align':>7} {'padding':>8}  name"]
+        rows.append(f"{0:>14} {self.head_size:>14} {1:>7} {0:>8}  header and metadata")
+        rows += [
+            f"{p.offset:>14} {p.size:>14} {p.alignment:>7} {p.padding:>8}  {p.name}"
+            for p in self.placements
+        ]
+        rows.append(f"{self.end:>14} {'':>14} {'':>7} {'':>8}  end")
+        return "\n".join(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Segments in which equal blobs stand once.
+
+    Attributes:
+        segments: The distinct blobs, in the order of their first appearance; each has the name of
+            its first and the least common multiple of the alignments of all.
+        index: For each segment given, the position of its blob in `segments`.
+    """
+
+    segments: tuple[Segment, ...]
+    index: tuple[int, ...]
+
+
+def share(segments: Sequence[Segment]) -> Shared:
+    """Find equal blobs: same buffer, else same size, first bytes, digest and, at last, all bytes.
+
+    Bytes are read only of blobs that agree in size, all of them only where they agree in their
+    first 64 as well; two different blobs never become one.
+    """
+    blobs: list[Segment] = []
+    index: list[int] = []
+    known = Blobs()
+    for segment in segments:
+        found = known.find(segment.data)
+        if found == len(blobs):
+            blobs.append(segment)
+        else:
+            blobs[found] = _merged(blobs[found], segment)
+        index.append(found)
+    return Shared(tuple(blobs), tuple(index))
+
+
+class Blobs:
+    """Distinct blobs, numbered from 0 in the order in which they were first seen.
+
+    They are kept in a tree that looks at more of them only as they agree: size, first bytes,
+    digest, all bytes. A branch keeps a blob that is alone there without looking at it any further.
+    """
+
+    def __init__(self) -> None:
+        self._blobs: list[Cord] = []
+        self._identities: dict[tuple[object, ...], int] = {}
+        self._root: dict[object, int | dict[object, Any] | list[int]] = {}
+
+    def find(self, data: Cord) -> int:
+        """Return the number of the blob equal to `data`; a new one if there is none."""
+        number = self._identities.get(data.identity())
+        if number is None:
+            self._blobs.append(data)
+            number = self._insert(len(self._blobs) - 1)
+            if number != len(self._blobs) - 1:
+                self._blobs.pop()
+            else:
+                self._identities[data.identity()] = number
+        return number
+
+    def _insert(self, new: int) -> int:
+        node = self._root
+        for depth, key_of in enumerate(_TRAITS):
+            key = key_of(self._blobs[new])
+            held = node.get(key)
+            if held is None:
+                node[key] = new
+                return new
+            if isinstance(held, int):  # two agree so far: look deeper at both
+                deeper = _TRAITS[depth + 1] if depth + 1 < len(_TRAITS) else None
+                held = {deeper(self._blobs[held]): held} if deeper else [held]
+                node[key] = held
+            if isinstance(held, list):
+                return self._insert_equal(held, new)
+            node = held
+        return new
+
+    def _insert_equal(self, candidates: list[int], new: int) -> int:
+        for candidate in candidates:
+            if self._blobs[candidate] == self._blobs[new]:
+                return candidate
+        candidates.append(new)
+        return new
+
+
+_TRAITS: tuple[Callable[[Cord], object], ...] = (
+    len,
+    lambda data: bytes(data[:_SHARE_PREFIX]),
+    Cord.xxh3_128,
+)
+
+
+def _merged(blob: Segment, other: Segment) -> Segment:
+    """Return the segment that serves both."""
+    alignment = math.lcm(*(check_alignment(one.alignment, one.name) for one in (blob, other)))
+    return replace(
+        blob, alignment=alignment, length_prefix=blob.length_prefix or other.length_prefix
+    )
+
+
+def _common_alignment(segments: Sequence[Segment], common: int) -> int:
+    """Return the least common multiple of `common` and all alignments, or refuse it by name."""
+    for segment in segments:
+        alignment = check_alignment(segment.alignment, segment.name)
+        common = math.lcm(common, alignment)
+        if common > MAX_ALIGNMENT:
+            raise LayoutError(
+                f"alignment {alignment} of {segment.name} cannot be honoured with the others",
+                expected=f"a least common multiple of at most {MAX_ALIGNMENT}",
+                actual=common,
+            )
+    return common
+
+
+def _prefix_size(segment: Segment) -> int:
+    return _LENGTH_PREFIX.size if segment.length_prefix else 0
+
+
+def offsets_from_base(segments: Sequence[Segment]) -> list[int]:
+    """Return where each segment begins, from the segment base, which is aligned for all."""
+    offsets: list[int] = []
+    end = 0
+    for segment in segments:
+        prefix = _prefix_size(segment) if offsets else 0  # the first one's stands before the base
+        alignment = segment.alignment
+        offset = -(-(end + prefix) // alignment) * alignment
+        offsets.append(offset)
+        end = offset + len(segment.data)
+    return offsets
+
+
+def _place(segments: Sequence[Segment], head_size: int, base: int) -> Iterator[Placement]:
+    end = head_size
+    for segment, relative in zip(segments, offsets_from_base(segments), strict=True):
+        size, prefix, offset = len(segment.data), _prefix_size(segment), base + relative
+        if prefix and size > _MAX_PREFIXED:
+            raise TooLargeError(
+                f"{segment.name} does not fit a flatbuffer vector",
+                expected=f"at most {_MAX_PREFIXED} bytes",
+                actual=f"{size} bytes",
+            )
+        padding = offset - prefix - end
+        yield Placement(segment.name, offset, size, segment.alignment, padding, bool(prefix))
+        end = offset + size

@@ -1,0 +1,156 @@
+"""ExecuTorch weights (`.ptd`): writing, and reading into a dict.
+
+Rules of this file: payload goes by reference into segments; every offset comes from a layout. The
+bytes are those of ExecuTorch 1.5's `FlatTensorSerializer`, but that all alignments are absolute.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from cordbundle import ptd_schema as schema
+from cordbundle.cord import Cord
+from cordbundle.flatbuffer import encode, no_collection
+from cordbundle.headers import FLAT_TENSOR_HEADER, HEADER_OFFSET, ExtendedHeader, insert_header
+from cordbundle.inputs import source_cord, source_name
+from cordbundle.layout import Layout, align_up, check_alignment, offsets_from_base
+from cordbundle.named_data import DataEntry, DataPayload, NamedDataStore, blob_segments
+from cordbundle.ptd import PtdFile
+from cordbundle.writer import WriteReport, write
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from cordbundle.tensors import Array, TensorView
+    from cordbundle.writer import Durability, Progress, Target
+
+__all__ = ["assemble_ptd", "load_ptd", "save_ptd", "serialize_ptd"]
+
+SEGMENT_ALIGNMENT = 128
+"""Default alignment of each blob in bytes, as ExecuTorch's."""
+
+_HEADER_SLOT = align_up(FLAT_TENSOR_HEADER.length, 16)
+
+
+def serialize_ptd(
+    named_data: Mapping[str, object] | DataPayload, *, segment_alignment: int = SEGMENT_ALIGNMENT
+) -> Cord:
+    """Serialize named data as a `.ptd` file.
+
+    Args:
+        named_data: Blobs by key, in the order to store them: arrays become tensors; paths,
+            bytes-like objects and Cords blobs without a tensor layout; equal ones are stored once.
+            Or what `NamedDataStoreOutput.payload` returned, or ExecuTorch's `DataPayload`.
+        segment_alignment: Alignment of every blob in bytes, from the start of the file.
+
+    Returns:
+        The file, by reference: what its arrays, buffers and files hold when it is written.
+
+    Raises:
+        LayoutError: A key, alignment or array that cannot be stored; names the key.
+        TooLargeError: Metadata that passes 2 GiB.
+        TypeError: A blob that is none of these.
+    """
+    with no_collection():
+        if isinstance(named_data, Mapping):
+            named_data = _payload(named_data)
+        return assemble_ptd(named_data.buffers, named_data.named_data, segment_alignment)
+
+
+def _payload(blobs: Mapping[str, object]) -> DataPayload:
+    store = NamedDataStore()
+    for key, blob in blobs.items():
+        store.add_named_data(key, blob)
+    return DataPayload(store.buffers, store.pte_data)
+
+
+def assemble_ptd(
+    buffers: Sequence[object],
+    entries: Mapping[str, DataEntry],
+    segment_alignment: int,
+    version: int = 0,
+) -> Cord:
+    """Lay out a `.ptd` file; see `serialize_ptd`.
+
+    Args:
+        buffers: The blobs.
+        entries: What each key stands for.
+        segment_alignment: Alignment of every blob in bytes.
+        version: Version of the schema to state.
+    """
+    check_alignment(segment_alignment, "segments")
+    named = blob_segments(buffers, entries, segment_alignment)
+    root = schema.FlatTensor(
+        version=version,
+        segments=[
+            schema.DataSegment(offset, len(segment.data))
+            for offset, segment in zip(
+                offsets_from_base(named.segments), named.segments, strict=True
+            )
+        ],
+        named_data=[
+            # The layout has the fields of the schema's.
+            schema.NamedData(key, named.index[key], entry.tensor_layout)  # type: ignore[arg-type]
+            for key, entry in entries.items()
+        ],
+    )
+    metadata = encode(root, schema.FLAT_TENSOR_IDENTIFIER, order="flatc").cord
+    layout = Layout.plan(
+        named.segments, head_size=_HEADER_SLOT + len(metadata), base_alignment=segment_alignment
+    )
+    header = ExtendedHeader(
+        flatbuffer_offset=_HEADER_SLOT,
+        flatbuffer_size=len(metadata),
+        segment_base_offset=layout.base,
+        segment_data_size=layout.segment_data_size,
+    )
+    packed = FLAT_TENSOR_HEADER.pack(header, _HEADER_SLOT)
+    head = Cord(insert_header(bytes(metadata[:HEADER_OFFSET]), packed))
+    return head + metadata[HEADER_OFFSET:] + layout.body()
+
+
+def save_ptd(
+    tensors: Mapping[str, Array],
+    target: Target,
+    *,
+    durability: Durability = "file",
+    progress: Progress | None = None,
+) -> WriteReport:
+    """Save arrays as a `.ptd` file, sorted by name, each aligned to 128 bytes.
+
+    Args:
+        tensors: Arrays by name. Bytes-like objects, Cords and paths are stored without a layout.
+        target: As for `cordbundle.write`, as are the others.
+        durability: When the call may return.
+        progress: Called with (bytes done, bytes in all).
+
+    Returns:
+        What the write did.
+
+    Raises:
+        LayoutError: A name or an array that cannot be stored; names it.
+        WriteError: The target did not take all bytes.
+    """
+    cord = serialize_ptd({name: tensors[name] for name in sorted(tensors)})
+    return write(cord, target, durability=durability, progress=progress)
+
+
+def load_ptd(source: str | os.PathLike[str] | Buffer | Cord) -> dict[str, TensorView | Cord]:
+    """Load a `.ptd` file as a dict, by reference: no payload byte is read.
+
+    Args:
+        source: Path, bytes-like object or Cord with the whole file.
+
+    Returns:
+        Views by key in file order; a Cord for a blob without a tensor layout. They keep the file
+        open, or the buffer held.
+
+    Raises:
+        OSError: The file cannot be opened.
+        FormatError: It is no `.ptd` file, or damaged.
+    """
+    cord = source_cord(source)
+    with PtdFile(cord, source_name(cord, "<memory>")) as file, no_collection():
+        return {key: file[key] for key in file}

@@ -1,0 +1,98 @@
+"""Targets and system calls that fail on purpose, for tests.
+
+Rules of this file: a fault replaces one function of `os` for the length of a `with`; what it does
+not break it hands to the real one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+__all__ = ["FakeObject", "broken_call", "counted_call", "litter", "short_calls"]
+
+
+class FakeObject:
+    """An object with `write()` that keeps what it takes.
+
+    Args:
+        step: Most bytes that it takes at a time.
+        answer: What it returns, computed from the number of bytes taken; that number by default.
+    """
+
+    def __init__(self, step: int, answer: Callable[[int], object] = lambda taken: taken) -> None:
+        self.taken = bytearray()
+        self.largest = 0
+        self._step = step
+        self._answer = answer
+
+    def write(self, data: memoryview, /) -> Any:
+        self.largest = max(self.largest, data.nbytes)
+        part = data[: self._step]
+        self.taken += part
+        return self._answer(part.nbytes)
+
+
+@contextlib.contextmanager
+def _replaced(name: str, function: Callable[..., object]) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, name, function)
+        yield
+
+
+@contextlib.contextmanager
+def counted_call(name: str) -> Iterator[list[tuple[Any, ...]]]:
+    """Record the arguments of every call of `os.<name>`."""
+    real = getattr(os, name)
+    calls: list[tuple[Any, ...]] = []
+
+    def record(*arguments: Any, **named: Any) -> object:
+        calls.append(arguments)
+        return real(*arguments, **named)
+
+    with _replaced(name, record):
+        yield calls
+
+
+@contextlib.contextmanager
+def broken_call(name: str, number: int, at: int) -> Iterator[list[int]]:
+    """Let call `at` of `os.<name>` fail with an error number; yields the calls' indices."""
+    real = getattr(os, name)
+    calls: list[int] = []
+
+    def fail(*arguments: Any, **named: Any) -> object:
+        calls.append(len(calls))
+        if calls[-1] == at:
+            raise OSError(number, os.strerror(number))
+        return real(*arguments, **named)
+
+    with _replaced(name, fail):
+        yield calls
+
+
+@contextlib.contextmanager
+def short_calls(limit: int) -> Iterator[None]:
+    """Let the calls that write take at most `limit` bytes at a time; 0 takes none."""
+    real, real_at = os.write, os.pwrite
+
+    def write(descriptor: int, data: Any) -> int:
+        return real(descriptor, memoryview(data)[:limit]) if limit else 0
+
+    def writev(descriptor: int, views: list[memoryview]) -> int:
+        joined = b"".join(views)
+        return real(descriptor, joined[:limit]) if limit else 0
+
+    def pwrite(descriptor: int, data: Any, offset: int) -> int:
+        return real_at(descriptor, memoryview(data)[:limit], offset) if limit else 0
+
+    with _replaced("write", write), _replaced("writev", writev), _replaced("pwrite", pwrite):
+        yield
+
+
+def litter(folder: str | os.PathLike[str]) -> list[str]:
+    """Return the names of temporary files in a folder."""
+    return [name for name in os.listdir(folder) if name.endswith(".cordbundle-tmp")]

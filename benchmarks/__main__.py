@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from benchmarks.jobs import JOBS, PROFILES
+from benchmarks.jobs import JOBS, MIB, PROFILES
 from benchmarks.machine import filesystem_of
 from benchmarks.process import RunError
 from benchmarks.report import markdown
@@ -35,6 +35,8 @@ def _run(arguments: argparse.Namespace) -> int:
         cache=arguments.cache,
         rounds=arguments.rounds,
         jobs=frozenset(arguments.job),
+        sizes=frozenset(size * MIB for size in arguments.size),
+        measures=frozenset(arguments.measure),
         seed=arguments.seed,
         say=lambda text: print(text, file=sys.stderr, flush=True),
     )
@@ -78,6 +80,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--profile", choices=sorted(PROFILES), default="quick", help=profiles)
     run.add_argument("--output", "-o", type=Path, help="file for the results, else standard output")
     run.add_argument("--job", choices=sorted(JOBS), action="append", default=[], help="repeatable")
+    run.add_argument(
+        "--size", metavar="MIB", type=int, action="append", default=[], help="likewise"
+    )
+    run.add_argument("--measure", choices=("time", "memory"), action="append", default=[])
     run.add_argument("--rounds", type=int, help="measured runs of each way, at least 1")
     run.add_argument("--cache", choices=("warm", "cold"), default="warm", help="of the source")
     run.add_argument("--seed", type=int, default=0, help="of the random order")

@@ -7,7 +7,7 @@ output belongs to the parent, whatever a competitor prints goes to standard erro
     {"entry", "task", "warm_up"}    ->    imports the competitor
                                     <-    {"memory"}: what is resident after the import
     "go"                            ->    warms up, prepares, measures
-                                    <-    {"seconds", "memory", "io", "facts"}
+                                    <-    {"seconds", "processor_seconds", "memory", "io", "facts"}
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import gc
 import importlib
 import json
 import os
+import resource
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -74,17 +75,24 @@ def _measure(prepare: Callable[[Task], Action], task: Task) -> dict[str, Any]:
     reset_peak()
     own_reading = _difference(io_counters(), io_counters())
     before = io_counters()
-    start = perf_counter()
+    processor, start = _processor_seconds(), perf_counter()
     facts = action()
-    seconds = perf_counter() - start
+    seconds, processor = perf_counter() - start, _processor_seconds() - processor
     after = io_counters()
     used = _difference(before, after)
     return {
         "seconds": seconds,
+        "processor_seconds": processor,
         "memory": memory(),
         "io": {name: used[name] - own_reading[name] for name in used},
         "facts": facts,
     }
+
+
+def _processor_seconds() -> float:
+    """Return what this process, its threads and the processes it waited for have used."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(it.ru_utime + it.ru_stime for it in used)
 
 
 def _difference(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:

@@ -95,7 +95,7 @@ def _targets(cells: list[Cell]) -> Iterator[str]:
 def _cell(cell: Cell) -> Iterator[str]:
     yield f"### {_title(cell)}"
     yield ""
-    yield f"{cell['what']} Source {_size(cell['source_size'] or cell['size'])}, {cell['cache']}."
+    yield f"{cell['what']} Source {_size(cell['source_size'])}, {cell['cache']}."
     yield ""
     if cell["measure"] == "memory":
         yield from _memory(cell)
@@ -108,7 +108,7 @@ def _times(cell: Cell) -> Iterator[str]:
     reference = f"ratio_to_{REFERENCE}"
     yield from _table(
         ("way", "median", "quartiles", "least to most", f"to {cell['floor']}", "round by round",
-         f"to {REFERENCE}", "read", "written", "calls", "runs"),
+         f"to {REFERENCE}", "processor", f"to {cell['floor']}", "read", "written", "calls", "runs"),
         (
             (
                 way,
@@ -118,6 +118,8 @@ def _times(cell: Cell) -> Iterator[str]:
                 _ratio(it["ratio_to_floor"]),
                 _ratio_range(it["ratio_to_floor"]),
                 _ratio(it[reference]),
+                _seconds(it["processor_seconds"]["median"]),
+                _ratio(it["processor_ratio_to_floor"]),
                 _size(it["io"]["rchar"]),
                 _size(it["io"]["wchar"]),
                 str(round(it["io"]["syscr"] + it["io"]["syscw"])),

@@ -7,10 +7,10 @@ made again from the runs.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["REFERENCE", "SCHEMA", "Cell", "Run", "Spread", "largest", "ratio", "spread"]
+__all__ = ["REFERENCE", "SCHEMA", "Cell", "Run", "Spread", "ratio", "spread", "summary"]
 
 SCHEMA = 1
 """Version of the results' shape."""
@@ -37,28 +37,31 @@ def spread(values: Sequence[float]) -> Spread:
     }
 
 
-def ratio(cell: Cell, way: str, other: str) -> Spread | None:
-    """Return the ratio of median times of two ways, and the spread of the ratios round by round.
+def ratio(cell: Cell, way: str, other: str, what: str = "seconds") -> Spread | None:
+    """Return the ratio of the medians of two ways' times, with the spread of ratios by round.
 
-    None where one of them did not run. A round's runs stand side by side in time, so their ratio
-    is spared what slows the machine down for a while.
+    A round's runs stand side by side in time, so their ratio is spared what slows the machine down
+    for a while. None where a way did not run, or took no time that could be measured.
+
+    Args:
+        cell: The cell with its runs.
+        way: Whose time is divided.
+        other: By whose time.
+        what: "seconds" or "processor_seconds".
     """
-    times = {name: _by_round(cell, name) for name in (way, other)}
+    times = {name: _by_round(cell, name, what) for name in (way, other)}
     if not times[way] or not times[other]:
         return None
     rounds = times[way].keys() & times[other].keys()
-    by_round = [times[way][number] / times[other][number] for number in sorted(rounds)]
     medians = [statistics.median(times[name].values()) for name in (way, other)]
+    if not medians[1] or not all(times[other].values()):  # shorter than the clock's step
+        return None
+    by_round = [times[way][number] / times[other][number] for number in sorted(rounds)]
     return spread(by_round) | {"median": medians[0] / medians[1]}
 
 
-def largest(runs: Iterable[Run], value: Callable[[Run], float]) -> float:
-    """Return the largest of a value over runs."""
-    return max(map(value, runs))
-
-
-def _by_round(cell: Cell, way: str) -> dict[int, float]:
-    return {run["round"]: run["seconds"] for run in cell["runs"] if run["way"] == way}
+def _by_round(cell: Cell, way: str, what: str) -> dict[int, float]:
+    return {run["round"]: run[what] for run in cell["runs"] if run["way"] == way}
 
 
 def summary(cell: Cell) -> dict[str, dict[str, Any]]:
@@ -71,7 +74,9 @@ def _summary(cell: Cell, way: str) -> dict[str, Any]:
     runs = [run for run in cell["runs"] if run["way"] == way]
     found: dict[str, Any] = {
         "seconds": spread([run["seconds"] for run in runs]),
+        "processor_seconds": spread([run["processor_seconds"] for run in runs]),
         "ratio_to_floor": ratio(cell, way, cell["floor"]),
+        "processor_ratio_to_floor": ratio(cell, way, cell["floor"], "processor_seconds"),
         f"ratio_to_{REFERENCE}": ratio(cell, way, REFERENCE),
         "io": {name: statistics.median(run["io"][name] for run in runs) for name in runs[0]["io"]},
     }

@@ -48,6 +48,8 @@ class Settings:
         cache: Whether sources are in the page cache ("warm") or dropped from it before each run.
         rounds: Measured runs of each way, in place of the profile's number.
         jobs: Names of the jobs to run; all if empty.
+        sizes: Sizes to run, in bytes; all if empty.
+        measures: What to measure, "time" or "memory"; both if empty.
         seed: Of the random order.
         say: Called with progress.
     """
@@ -56,8 +58,18 @@ class Settings:
     cache: Literal["warm", "cold"] = "warm"
     rounds: int | None = None
     jobs: frozenset[str] = frozenset()
+    sizes: frozenset[int] = frozenset()
+    measures: frozenset[str] = frozenset()
     seed: int = 0
     say: Callable[[str], object] = print
+
+    def wants(self, cell: Cell) -> bool:
+        """Return whether a cell is to be measured."""
+        return (
+            (not self.jobs or cell.job in self.jobs)
+            and (not self.sizes or cell.size in self.sizes)
+            and (not self.measures or cell.measure in self.measures)
+        )
 
 
 @dataclass(slots=True)
@@ -85,7 +97,7 @@ def measure(name: str, profile: Profile, settings: Settings) -> dict[str, Any]:
         benchmarks.process.RunError: A run broke.
         ValueError: A run made something else than it should.
     """
-    cells = [cell for cell in profile.cells if not settings.jobs or cell.job in settings.jobs]
+    cells = [cell for cell in profile.cells if settings.wants(cell)]
     order = random.Random(settings.seed)
     load_before, start = load(), time.time()
     with _stage(settings) as stage:
@@ -166,6 +178,7 @@ def _measure_cell(
     ways = [way for way in job.ways if _can_run(way, cell, title, stage)]
     settings.say(f"{title}: {', '.join(way.name for way in ways)}")
     source = _source(job, cell.size, folder, stage)
+    source_size = source.stat().st_size
     small = _source(job, WARM_UP_SIZE, folder, stage) if job.warms_up else None
     runs = []
     for number in range(rounds + 1):
@@ -179,7 +192,7 @@ def _measure_cell(
         "job": cell.job,
         "what": job.what,
         "size": cell.size,
-        "source_size": source.stat().st_size if source.exists() else None,
+        "source_size": source_size,
         "filesystem": filesystem.kind,
         "measure": cell.measure,
         "durability": cell.durability,
@@ -188,7 +201,10 @@ def _measure_cell(
         "floor": job.floor,
         "runs": runs,
     }
-    return measured | {"summary": summary(measured)}
+    measured["summary"] = summary(measured)
+    for way, it in measured["summary"].items():
+        settings.say(f"  {way}: median {it['seconds']['median']:.4g} s")
+    return measured
 
 
 def _can_run(way: Way, cell: Cell, title: str, stage: _Stage) -> bool:

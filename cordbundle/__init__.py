@@ -20,11 +20,23 @@ from cordbundle.errors import (
 )
 from cordbundle.flatbuffer import Finding
 from cordbundle.layout import Layout, Placement, Segment
+from cordbundle.named_data import (
+    DataEntry,
+    DataPayload,
+    NamedDataStore,
+    NamedDataStoreOutput,
+    TensorLayout,
+)
 from cordbundle.opening import open_file as open
 from cordbundle.ptd import PtdFile
+from cordbundle.ptd_writer import load_ptd, save_ptd, serialize_ptd
 from cordbundle.pte import Method, PteFile, TensorSpec, ValueSpec
+from cordbundle.pte_writer import serialize_pte
+from cordbundle.reassembly import Rewrite, rewrite
+from cordbundle.rewriting import PteEditor
 from cordbundle.suites import MethodTestCase, MethodTestSuite
 from cordbundle.tensors import ScalarType, TensorView
+from cordbundle.weights import ptd_from_safetensors
 from cordbundle.writer import WriteReport, write, write_all
 
 __all__ = [
@@ -33,6 +45,8 @@ __all__ = [
     "CaseMismatchError",
     "Cord",
     "CordBundleError",
+    "DataEntry",
+    "DataPayload",
     "DuplicateKeyError",
     "Finding",
     "FormatError",
@@ -42,12 +56,17 @@ __all__ = [
     "Method",
     "MethodTestCase",
     "MethodTestSuite",
+    "NamedDataStore",
+    "NamedDataStoreOutput",
     "Placement",
     "PtdFile",
+    "PteEditor",
     "PteFile",
+    "Rewrite",
     "ScalarType",
     "Segment",
     "SourceChangedError",
+    "TensorLayout",
     "TensorSpec",
     "TensorView",
     "TooLargeError",
@@ -57,7 +76,13 @@ __all__ = [
     "WriteError",
     "WriteReport",
     "bundle",
+    "load_ptd",
     "open",
+    "ptd_from_safetensors",
+    "rewrite",
+    "save_ptd",
+    "serialize_ptd",
+    "serialize_pte",
     "write",
     "write_all",
 ]

@@ -11,7 +11,8 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from cordbundle.cord import Cord, flat_bytes
+from cordbundle.chunks import flat_bytes
+from cordbundle.cord import Cord
 from cordbundle.errors import LayoutError
 from cordbundle.scalar_types import ScalarType, scalar_type_of_format, scalar_type_of_name
 from cordbundle.strided import NUMPY_MAX_RANK, Source, Strided, contiguous_strides

@@ -123,6 +123,14 @@ class BundleFile(Artifact):
             for segment in self._root.segments or ()
         )
 
+    @property
+    def digests(self) -> tuple[bytes | None, ...]:
+        """The stored xxh3-128 of each segment, in the order of the segment table."""
+        return tuple(
+            None if segment.xxh3_128 is None else bytes(segment.xxh3_128)
+            for segment in self._root.segments or ()
+        )
+
     def _segment(self, number: int, what: str) -> Cord:
         """Return the segment that a field with index + 1 speaks of."""
         ranges = self.segment_ranges

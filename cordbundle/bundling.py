@@ -120,7 +120,7 @@ def bundle(
             actual=alignment,
         )
     program_bytes = program_cord(program)
-    pte = PteFile(program_bytes, source_name(program_bytes, "the program"))
+    pte = PteFile(program_bytes, source_name(program, program_bytes, "the program"))
     if form in ("bp08", "auto"):
         _check_reach(len(program_bytes))
     notes: list[str] = []

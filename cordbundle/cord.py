@@ -7,16 +7,28 @@ bounded size, and mapped only where a caller asks for a view; nothing is written
 
 from __future__ import annotations
 
-import functools
 import io
 import operator
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pickle import PickleBuffer
 from typing import TYPE_CHECKING, Protocol, SupportsIndex, TypeAlias, overload
 
+from cordbundle.chunks import (
+    STEP,
+    Chunk,
+    Deferred,
+    FileRange,
+    Fill,
+    copy_fill,
+    cut,
+    fill_runs,
+    identity_of,
+    memory,
+    produced,
+    row_major,
+    size_of,
+)
 from cordbundle.digest import DIGEST_SIZE, xxh3_128
 from cordbundle.errors import CordBundleError, LayoutError, TruncatedError, WriteError
 from cordbundle.source import SourceFile
@@ -27,55 +39,7 @@ if TYPE_CHECKING:
     BytesLike: TypeAlias = "Buffer | Cord"
     StrPath = str | os.PathLike[str]
 
-__all__ = ["Chunk", "Cord", "Deferred", "Digest", "FileRange", "Fill", "as_cord", "flat_bytes"]
-
-STEP = 1 << 20
-"""Bytes that are read from a file at a time."""
-
-_CASTABLE = frozenset("cbBhHiIlLqQnNfd?")  # formats that memoryview.cast takes everywhere
-_ZEROS = memoryview(bytes(STEP))
-
-
-@dataclass(frozen=True, slots=True)
-class FileRange:
-    """A range of a source file.
-
-    Attributes:
-        source: The file.
-        offset: First byte, from the start of the file.
-        size: Number of bytes.
-    """
-
-    source: SourceFile
-    offset: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Fill:
-    """A run of `size` bytes that are all `byte`; takes no memory."""
-
-    size: int
-    byte: int = 0
-
-
-class Deferred:
-    """A chunk whose size is known and whose bytes are produced when they are needed.
-
-    Subclasses override `produce`. What it returns is used once and dropped.
-
-    Attributes:
-        size: Number of bytes that `produce` returns.
-    """
-
-    __slots__ = ("size",)
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-    def produce(self) -> memoryview:
-        """Return the bytes: one dimension, format `B`, `size` long."""
-        raise NotImplementedError
+__all__ = ["Chunk", "Cord", "Deferred", "Digest", "FileRange", "Fill", "as_cord"]
 
 
 class Digest(Deferred):
@@ -97,23 +61,6 @@ class Digest(Deferred):
     def produce(self) -> memoryview:
         """Return the digest, reading all of `cord`."""
         return memoryview(self.cord.xxh3_128())
-
-
-class _Slice(Deferred):
-    """A part of a deferred chunk."""
-
-    __slots__ = ("start", "whole")
-
-    def __init__(self, whole: Deferred, start: int, size: int) -> None:
-        super().__init__(size)
-        self.whole = whole
-        self.start = start
-
-    def produce(self) -> memoryview:
-        return _produce(self.whole)[self.start : self.start + self.size]
-
-
-Chunk = memoryview | FileRange | Fill | Deferred
 
 
 class _Writable(Protocol):
@@ -201,14 +148,14 @@ class Cord:
             TypeError: No bytes-like object.
         """
         if not isinstance(data, Cord):
-            self._push(_memory(data))
+            self._push(memory(data))
             return
         start = len(self)
         self._ends += [start + end for end in data._ends]
         self._chunks += list(data._chunks)
 
     def _push(self, chunk: Chunk) -> None:
-        size = _size(chunk)
+        size = size_of(chunk)
         if size:
             self._chunks.append(chunk)
             self._ends.append(len(self) + size)
@@ -223,6 +170,10 @@ class Cord:
         result = self.__copy__()
         result.append(other)
         return result
+
+    def __iadd__(self, other: BytesLike) -> Cord:
+        self.append(other)
+        return self
 
     def __radd__(self, other: Buffer) -> Cord:
         result = Cord(other)
@@ -250,7 +201,7 @@ class Cord:
     def _slice(self, start: int, stop: int) -> Cord:
         result = Cord()
         for chunk, low, high in self._cuts(start, stop):
-            result._push(_cut(chunk, low, high))
+            result._push(cut(chunk, low, high))
         return result
 
     def _cuts(self, start: int, stop: int) -> Iterator[tuple[Chunk, int, int]]:
@@ -259,7 +210,7 @@ class Cord:
         while start < stop:
             end = self._ends[index]
             chunk = self._chunks[index]
-            base = end - _size(chunk)
+            base = end - size_of(chunk)
             yield chunk, start - base, min(stop, end) - base
             start = end
             index += 1
@@ -286,7 +237,7 @@ class Cord:
 
         Equal bytes in different memory or files have different keys. O(number of chunks).
         """
-        return tuple(_identity(chunk) for chunk in self._chunks)
+        return tuple(identity_of(chunk) for chunk in self._chunks)
 
     def __contains__(self, item: Buffer) -> bool:
         return self.find(item) >= 0
@@ -326,9 +277,9 @@ class Cord:
             elif isinstance(chunk, FileRange):
                 yield chunk.source.view(chunk.offset, chunk.size)
             elif isinstance(chunk, Fill):
-                yield from _fill(chunk)
+                yield from fill_runs(chunk)
             else:
-                yield _produce(chunk).toreadonly()
+                yield produced(chunk).toreadonly()
 
     def stream(self) -> Iterator[memoryview]:
         """Yield the bytes as views, each valid until the next is asked for.
@@ -350,9 +301,9 @@ class Cord:
                     chunk.source.read_into(run, chunk.offset + done)
                     yield run
             elif isinstance(chunk, Fill):
-                yield from _fill(chunk)
+                yield from fill_runs(chunk)
             else:
-                yield _produce(chunk)
+                yield produced(chunk)
 
     def parts(self, size: int) -> Iterator[Cord]:
         """Yield Cords of exactly `size` bytes, the last one of what remains.
@@ -381,7 +332,7 @@ class Cord:
         """
         if offset < 0:
             raise ValueError(f"negative offset {offset}")
-        return self._copy_into(_row_major(buffer), offset, _produce)
+        return self._copy_into(row_major(buffer), offset, produced)
 
     def _copy_into(
         self, target: memoryview, offset: int, produce: Callable[[Deferred], memoryview]
@@ -395,7 +346,7 @@ class Cord:
             elif isinstance(chunk, FileRange):
                 chunk.source.read_into(part, chunk.offset + low)
             elif isinstance(chunk, Fill):
-                _copy_fill(part, chunk.byte)
+                copy_fill(part, chunk.byte)
             else:
                 part[:] = produce(chunk)[low:high]
             done += high - low
@@ -484,7 +435,7 @@ class Cord:
             )
         end = 0
         for chunk, stored_end in zip(self._chunks, self._ends, strict=True):
-            size = _size(chunk)
+            size = size_of(chunk)
             end += size
             if size <= 0 or end != stored_end:
                 raise CordBundleError("chunk ends are wrong", expected=end, actual=stored_end)
@@ -520,10 +471,15 @@ class _CordReader(io.RawIOBase):
         self._position += count
         return count
 
+    def readall(self) -> bytes:
+        rest = bytes(self._cord[self._position :])
+        self._position += len(rest)
+        return rest
+
     def _produce(self, chunk: Deferred) -> memoryview:
         if self._produced is None or self._produced[0] is not chunk:
             self._produced = None  # dropped first: never two at a time
-            self._produced = chunk, _produce(chunk)
+            self._produced = chunk, produced(chunk)
         return self._produced[1]
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
@@ -542,130 +498,3 @@ class _CordReader(io.RawIOBase):
 def as_cord(data: BytesLike) -> Cord:
     """Return `data` itself if it is a Cord, else a Cord over it."""
     return data if isinstance(data, Cord) else Cord(data)
-
-
-def _memory(data: Buffer) -> memoryview:
-    """Return a buffer's bytes as a flat read-only view."""
-    return _row_major(data).toreadonly()
-
-
-def _row_major(data: Buffer) -> memoryview:
-    """Return a buffer's bytes as a flat view.
-
-    Raises:
-        LayoutError: They are not in row-major order without gaps, or are no plain bytes.
-    """
-    view = memoryview(data)
-    if not view.c_contiguous:
-        raise LayoutError(
-            "buffer is not C-contiguous",
-            expected="bytes in row-major order without gaps",
-            actual=f"shape {view.shape}, strides {view.strides}",
-            cause="copy it first, or hand it over as a tensor, which is gathered when written",
-        )
-    return flat_bytes(data)
-
-
-def flat_bytes(data: Buffer) -> memoryview:
-    """Return contiguous memory, in row-major or column-major order, as a flat view of bytes.
-
-    A PickleBuffer sees through any format, which `memoryview.cast` does not, but is only made over
-    the exporter itself: over a memoryview it crashes CPython before 3.13 when both are collected.
-
-    Raises:
-        LayoutError: Memory with gaps, references to objects, or a part of an object in a format
-            that cannot be cast.
-    """
-    view = memoryview(data)
-    if not view.contiguous:
-        raise LayoutError(
-            "buffer has gaps between its elements",
-            actual=f"shape {view.shape}, strides {view.strides}",
-        )
-    if view.format == "O":
-        raise LayoutError("buffer holds references to Python objects, not bytes")
-    if view.nbytes == 0:
-        return memoryview(b"")
-    if view.c_contiguous and view.format.removeprefix("@") in _CASTABLE:
-        return view.cast("B")
-    whole = memoryview(view.obj)
-    if not whole.contiguous or whole.nbytes != view.nbytes:
-        raise LayoutError(
-            f"a part of a buffer of format {view.format!r} cannot be referred to",
-            expected="all of its object, or a view of format 'B'",
-            actual=f"{view.nbytes} bytes of {whole.nbytes}",
-        )
-    raw = PickleBuffer(view.obj).raw()
-    return raw.toreadonly() if view.readonly else raw
-
-
-def _size(chunk: Chunk) -> int:
-    return chunk.nbytes if isinstance(chunk, memoryview) else chunk.size
-
-
-def _identity(chunk: Chunk) -> object:
-    if isinstance(chunk, FileRange | Fill):
-        return chunk
-    if isinstance(chunk, memoryview):
-        return "memory", _address_of()(chunk), chunk.nbytes
-    return "deferred", id(chunk)
-
-
-@functools.cache
-def _address_of() -> Callable[[memoryview], int]:
-    """Return a function that tells where a view's bytes are in memory.
-
-    A view's `obj` would not do: it is another object for each export, and an exporter is free to
-    hand out other memory each time. The function called is in CPython's stable ABI for good.
-    """
-    import ctypes
-
-    ask = ctypes.pythonapi.PyObject_AsReadBuffer
-    ask.argtypes = (
-        ctypes.py_object,
-        ctypes.POINTER(ctypes.c_void_p),
-        ctypes.POINTER(ctypes.c_ssize_t),
-    )
-
-    def address(view: memoryview) -> int:
-        start, size = ctypes.c_void_p(), ctypes.c_ssize_t()
-        ask(view, ctypes.byref(start), ctypes.byref(size))
-        return start.value or 0
-
-    return address
-
-
-def _cut(chunk: Chunk, low: int, high: int) -> Chunk:
-    if low == 0 and high == _size(chunk):
-        return chunk
-    if isinstance(chunk, memoryview):
-        return chunk[low:high]
-    if isinstance(chunk, FileRange):
-        return FileRange(chunk.source, chunk.offset + low, high - low)
-    if isinstance(chunk, Fill):
-        return Fill(high - low, chunk.byte)
-    return _Slice(chunk, low, high - low)
-
-
-def _fill(chunk: Fill) -> Iterator[memoryview]:
-    block = memoryview(bytes([chunk.byte]) * min(STEP, chunk.size)) if chunk.byte else _ZEROS
-    for done in range(0, chunk.size, STEP):
-        yield block[: min(STEP, chunk.size - done)]
-
-
-def _copy_fill(target: memoryview, byte: int) -> None:
-    done = 0
-    for run in _fill(Fill(target.nbytes, byte)):
-        target[done : done + run.nbytes] = run
-        done += run.nbytes
-
-
-def _produce(chunk: Deferred) -> memoryview:
-    view = _memory(chunk.produce())
-    if view.nbytes != chunk.size:
-        raise CordBundleError(
-            f"{type(chunk).__name__} produced another number of bytes",
-            expected=chunk.size,
-            actual=view.nbytes,
-        )
-    return view

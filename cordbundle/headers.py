@@ -237,8 +237,16 @@ def identify(head: bytes, source: str, size: int) -> Kind:
     for kind in KINDS:
         if head[4:8] == kind.identifier:
             return kind
-    family = _FAMILIES.get(head[4:6]) if head[6:8].isalnum() else None
-    stranger = _stranger(head) if family is None else None
+    family = _FAMILIES.get(head[4:6])
+    if family is not None and len(head) >= HEADER_OFFSET and head[6:8].isalnum():
+        raise UnsupportedVersionError(
+            f"unknown version of {family.name}",
+            source=source,
+            offset=4,
+            expected=repr(family.identifier),
+            actual=repr(head[4:8]),
+        )
+    stranger = _stranger(head)
     if stranger is None and size < HEADER_OFFSET:
         raise TruncatedError(
             "too short for any ExecuTorch file",
@@ -247,14 +255,6 @@ def identify(head: bytes, source: str, size: int) -> Kind:
             expected=f"at least {HEADER_OFFSET} bytes",
             actual="an empty file" if size == 0 else f"{size} bytes",
             cause="the download or the copy may have failed",
-        )
-    if family is not None:
-        raise UnsupportedVersionError(
-            f"unknown version of {family.name}",
-            source=source,
-            offset=4,
-            expected=repr(family.identifier),
-            actual=repr(head[4:8]),
         )
     raise FormatError(
         "no ExecuTorch file",

@@ -34,8 +34,10 @@ def source_cord(source: StrPath | Buffer | Cord) -> Cord:
     return Cord(source)
 
 
-def source_name(cord: Cord, default: str) -> str:
-    """Return the path of the file that a Cord begins in, or `default` if it begins in memory."""
+def source_name(source: object, cord: Cord, default: str) -> str:
+    """Return the path of a source, or of the file that its Cord begins in, else `default`."""
+    if isinstance(source, str | os.PathLike):
+        return os.fsdecode(source)
     first = cord.first_chunk()
     return first.source.path if isinstance(first, FileRange) else default
 
@@ -72,7 +74,9 @@ def blob_cord(blob: object) -> Cord:
         SourceChangedError: A `FileBackedData` whose file has another size by now.
         TypeError: None of these.
     """
-    if isinstance(blob, Cord | str | os.PathLike | bytes | bytearray | memoryview):
+    if isinstance(blob, bytes):
+        return Cord.of(memoryview(blob))
+    if isinstance(blob, Cord | str | os.PathLike | bytearray | memoryview):
         return source_cord(blob)
     cord = _executorch_cord(blob)
     return describe(blob).cord if cord is None else cord  # type: ignore[arg-type]  # as above
@@ -80,8 +84,9 @@ def blob_cord(blob: object) -> Cord:
 
 def is_array(blob: object) -> bool:
     """Tell whether a blob has a scalar type and sizes, and is not merely bytes."""
-    plain = Cord | str | os.PathLike | bytes | bytearray | memoryview | mmap.mmap
-    return not isinstance(blob, plain) and not _is_file_backed(blob) and _pieces(blob) is None
+    if isinstance(blob, Cord | str | os.PathLike | bytes | bytearray | memoryview | mmap.mmap):
+        return False
+    return not _is_file_backed(blob) and _pieces(blob) is None
 
 
 def _executorch_cord(data: object) -> Cord | None:

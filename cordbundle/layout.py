@@ -25,7 +25,9 @@ __all__ = [
     "Shared",
     "align_up",
     "check_alignment",
+    "join_segments",
     "offsets_from_base",
+    "segment_base",
     "share",
 ]
 
@@ -147,11 +149,7 @@ class Layout:
             TooLargeError: A segment with a length prefix is too large for it.
         """
         parts = tuple(segments)
-        if not parts:
-            base = align_up(head_size, base_alignment) if base_alignment is not None else 0
-            return cls(head_size, base, (), ())
-        common = _common_alignment(parts, base_alignment or 1)
-        base = align_up(head_size + _prefix_size(parts[0]), common)
+        base = segment_base(parts, head_size, base_alignment)
         return cls(head_size, base, tuple(_place(parts, head_size, base)), parts)
 
     @property
@@ -172,13 +170,9 @@ class Layout:
         """Return all that follows the head: paddings, length prefixes and data, by reference."""
         if not self.placements:
             return Cord.of(Fill(self.end - self.head_size))
-        cord = Cord()
-        for placement, segment in zip(self.placements, self.segments, strict=True):
-            cord.append(Cord.of(Fill(placement.padding)))
-            if placement.length_prefix:
-                cord.append(_LENGTH_PREFIX.pack(placement.size))
-            cord.append(segment.data)
-        return cord
+        return join_segments(
+            self.segments, [place.offset for place in self.placements], self.head_size
+        )
 
     def to_json(self) -> dict[str, object]:
         """Return the plan as plain values for `json.dumps`."""
@@ -303,8 +297,11 @@ def _merged(blob: Segment, other: Segment) -> Segment:
 
 def _common_alignment(segments: Sequence[Segment], common: int) -> int:
     """Return the least common multiple of `common` and all alignments, or refuse it by name."""
+    previous: object = object()
     for segment in segments:
-        alignment = check_alignment(segment.alignment, segment.name)
+        if segment.alignment is previous:
+            continue
+        previous = alignment = check_alignment(segment.alignment, segment.name)
         common = math.lcm(common, alignment)
         if common > MAX_ALIGNMENT:
             raise LayoutError(
@@ -313,6 +310,35 @@ def _common_alignment(segments: Sequence[Segment], common: int) -> int:
                 actual=common,
             )
     return common
+
+
+def segment_base(
+    segments: Sequence[Segment], head_size: int, base_alignment: int | None = None
+) -> int:
+    """Return where the segment base of a file is; see `Layout.plan`."""
+    if not segments:
+        return 0 if base_alignment is None else align_up(head_size, base_alignment)
+    common = _common_alignment(segments, base_alignment or 1)
+    return align_up(head_size + _prefix_size(segments[0]), common)
+
+
+def join_segments(segments: Sequence[Segment], offsets: Sequence[int], end: int) -> Cord:
+    """Return segments that begin at these offsets, with all that stands before, from `end` on."""
+    cord = Cord()
+    fills: dict[int, Cord] = {}
+    for segment, offset in zip(segments, offsets, strict=True):
+        size = len(segment.data)
+        padding = offset - _prefix_size(segment) - end
+        if padding:
+            fill = fills.get(padding)
+            if fill is None:
+                fill = fills[padding] = Cord.of(Fill(padding))
+            cord.append(fill)
+        if segment.length_prefix:
+            cord.append(_LENGTH_PREFIX.pack(size))
+        cord.append(segment.data)
+        end = offset + size
+    return cord
 
 
 def _prefix_size(segment: Segment) -> int:

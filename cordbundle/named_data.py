@@ -9,7 +9,6 @@ them together is decided in the layout. Meaning and names are those of ExecuTorc
 from __future__ import annotations
 
 import copy
-import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -301,6 +300,8 @@ class NamedDataStore:
             )
         if not tag_prefix:
             raise LayoutError("external data tag prefix must be nonempty", actual=repr(tag_prefix))
+        import hashlib  # loads OpenSSL
+
         external_data = {tag: dict(entries) for tag, entries in self.external_data.items()}
         for keys in self._shards(max_data_bytes):
             digest = hashlib.sha256("\0".join(keys).encode()).hexdigest()
@@ -387,14 +388,18 @@ def blob_segments(
                 actual=entry.buffer_index,
             )
         keys_of.setdefault(entry.buffer_index, []).append(check_key(key))
-    segments, index = [], {}
-    for number, (place, keys) in enumerate(keys_of.items()):
-        name = f"key {keys[0]!r}"
-        asked = (check_alignment(entries[key].alignment or 1, f"key {key!r}") for key in keys)
-        together = check_alignment(math.lcm(alignment, *asked), name)
-        segments.append(Segment(name, blob_cord(buffers[place]), together))
-        index.update(dict.fromkeys(keys, number))
-    return NamedSegments(tuple(segments), {key: index[key] for key in entries})
+    segments: list[Segment] = []
+    index = dict.fromkeys(entries, 0)
+    for place, keys in keys_of.items():
+        together = alignment
+        for key in keys:
+            index[key] = len(segments)
+            asked = entries[key].alignment or 1
+            if asked != together or asked is True:
+                check_alignment(asked, f"key {key!r}")
+                together = check_alignment(math.lcm(together, asked), f"key {keys[0]!r}")
+        segments.append(Segment(f"key {keys[0]!r}", blob_cord(buffers[place]), together))
+    return NamedSegments(tuple(segments), index)
 
 
 _UNFIT = re.compile("[\0\ud800-\udfff]")

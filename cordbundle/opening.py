@@ -42,6 +42,6 @@ def open_file(source: StrPath | Buffer | Cord) -> PteFile | PtdFile | BundleFile
         TruncatedError: It ends before what its header promises.
     """
     cord = source_cord(source)
-    name = source_name(cord, "<memory>")
+    name = source_name(source, cord, "<memory>")
     kind = identify(bytes(cord[:HEAD_SIZE]), name, len(cord))
     return _ROOMS[kind.identifier](cord, name)

@@ -27,8 +27,13 @@ class PtdFile(Artifact):
 
     KINDS = (schema.FLAT_TENSOR_IDENTIFIER,)
 
-    def __init__(self, cord: Cord, name: str) -> None:
+    def __init__(self, cord: Cord, name: str, max_version: int = MAX_VERSION) -> None:
         """Read the header and the schema version.
+
+        Args:
+            cord: All bytes of the file.
+            name: Its name, for errors.
+            max_version: Newest schema version that is taken.
 
         Raises:
             FormatError: No weights file, or one without its extended header.
@@ -45,11 +50,11 @@ class PtdFile(Artifact):
                 actual=repr(bytes(cord[8:12])),
                 cause="it may be of a schema from before ExecuTorch 0.6; export it again",
             )
-        if self._root.version > MAX_VERSION:
+        if self._root.version > max_version:
             raise UnsupportedVersionError(
                 "newer schema version",
                 source=name,
-                expected=f"at most {MAX_VERSION}",
+                expected=f"at most {max_version}",
                 actual=self._root.version,
             )
 

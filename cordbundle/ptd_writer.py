@@ -11,11 +11,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cordbundle import ptd_schema as schema
-from cordbundle.cord import Cord
+from cordbundle.cord import Cord, Fill
 from cordbundle.flatbuffer import encode, no_collection
 from cordbundle.headers import FLAT_TENSOR_HEADER, HEADER_OFFSET, ExtendedHeader, insert_header
 from cordbundle.inputs import source_cord, source_name
-from cordbundle.layout import Layout, align_up, check_alignment, offsets_from_base
+from cordbundle.layout import (
+    align_up,
+    check_alignment,
+    join_segments,
+    offsets_from_base,
+    segment_base,
+)
 from cordbundle.named_data import DataEntry, DataPayload, NamedDataStore, blob_segments
 from cordbundle.ptd import PtdFile
 from cordbundle.writer import WriteReport, write
@@ -82,33 +88,32 @@ def assemble_ptd(
     """
     check_alignment(segment_alignment, "segments")
     named = blob_segments(buffers, entries, segment_alignment)
+    offsets = offsets_from_base(named.segments)
+    sizes = [len(segment.data) for segment in named.segments]
     root = schema.FlatTensor(
         version=version,
-        segments=[
-            schema.DataSegment(offset, len(segment.data))
-            for offset, segment in zip(
-                offsets_from_base(named.segments), named.segments, strict=True
-            )
-        ],
+        segments=list(map(schema.DataSegment, offsets, sizes)),
         named_data=[
             # The layout has the fields of the schema's.
-            schema.NamedData(key, named.index[key], entry.tensor_layout)  # type: ignore[arg-type]
-            for key, entry in entries.items()
+            schema.NamedData(key, index, entries[key].tensor_layout)  # type: ignore[arg-type]
+            for key, index in named.index.items()
         ],
     )
     metadata = encode(root, schema.FLAT_TENSOR_IDENTIFIER, order="flatc").cord
-    layout = Layout.plan(
-        named.segments, head_size=_HEADER_SLOT + len(metadata), base_alignment=segment_alignment
-    )
+    head_size = _HEADER_SLOT + len(metadata)
+    base = segment_base(named.segments, head_size, segment_alignment)
     header = ExtendedHeader(
         flatbuffer_offset=_HEADER_SLOT,
         flatbuffer_size=len(metadata),
-        segment_base_offset=layout.base,
-        segment_data_size=layout.segment_data_size,
+        segment_base_offset=base,
+        segment_data_size=offsets[-1] + sizes[-1] if sizes else 0,
     )
     packed = FLAT_TENSOR_HEADER.pack(header, _HEADER_SLOT)
-    head = Cord(insert_header(bytes(metadata[:HEADER_OFFSET]), packed))
-    return head + metadata[HEADER_OFFSET:] + layout.body()
+    cord = Cord(insert_header(bytes(metadata[:HEADER_OFFSET]), packed))
+    cord.append(metadata[HEADER_OFFSET:])
+    cord.append(Cord.of(Fill(base - head_size)))
+    cord.append(join_segments(named.segments, offsets, 0))
+    return cord
 
 
 def save_ptd(
@@ -152,5 +157,5 @@ def load_ptd(source: str | os.PathLike[str] | Buffer | Cord) -> dict[str, Tensor
         FormatError: It is no `.ptd` file, or damaged.
     """
     cord = source_cord(source)
-    with PtdFile(cord, source_name(cord, "<memory>")) as file, no_collection():
+    with PtdFile(cord, source_name(source, cord, "<memory>")) as file, no_collection():
         return {key: file[key] for key in file}

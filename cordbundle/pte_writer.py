@@ -20,11 +20,12 @@ from cordbundle.headers import HEADER_OFFSET, PROGRAM_HEADER, ExtendedHeader, in
 from cordbundle.inputs import blob_cord
 from cordbundle.layout import (
     Blobs,
-    Layout,
     Segment,
     align_up,
     check_alignment,
+    join_segments,
     offsets_from_base,
+    segment_base,
 )
 from cordbundle.named_data import NamedDataStoreOutput, blob_segments
 
@@ -129,15 +130,18 @@ def assemble(
     if not parts.need_header:
         return metadata
     slot = align_up(PROGRAM_HEADER.length, max(tensor_alignment, delegate_alignment))
-    layout = Layout.plan(parts.segments, head_size=slot + len(metadata))
+    head_size = slot + len(metadata)
+    base = segment_base(parts.segments, head_size)
+    body = join_segments(parts.segments, offsets_from_base(parts.segments), 0)
     header = ExtendedHeader(
-        flatbuffer_size=layout.head_size,
-        segment_base_offset=layout.base,
-        segment_data_size=layout.segment_data_size,
+        flatbuffer_size=head_size, segment_base_offset=base, segment_data_size=len(body)
     )
     packed = PROGRAM_HEADER.pack(header, slot)
-    head = Cord(insert_header(bytes(metadata[:HEADER_OFFSET]), packed))
-    return head + metadata[HEADER_OFFSET:] + layout.body()
+    cord = Cord(insert_header(bytes(metadata[:HEADER_OFFSET]), packed))
+    cord.append(metadata[HEADER_OFFSET:])
+    cord.append(Cord.of(Fill(base - head_size)))
+    cord.append(body)
+    return cord
 
 
 class _Parts:
@@ -188,24 +192,27 @@ class _Parts:
 
     def keep_delegates(self) -> None:
         """Leave delegate payloads inline, by reference."""
-        self._root.backend_delegate_data = [
-            schema.BackendDelegateInlineData(None if item.data is None else blob_cord(item.data))
-            for item in self._root.backend_delegate_data or ()
-        ]
+        payloads = self._root.backend_delegate_data
+        if payloads:
+            self._root.backend_delegate_data = [
+                schema.BackendDelegateInlineData(None if it.data is None else blob_cord(it.data))
+                for it in payloads
+            ]
 
     def extract_delegates(self) -> None:
         """Move delegate payloads into segments, equal ones into one; empty ones stay inline."""
         payloads = _Payloads(self._root.backend_delegate_data or (), self._add)
         plans = []
         for plan in self._root.execution_plan or ():
-            copied = _copy(plan, schema.ExecutionPlan)
-            copied.delegates = [
-                payloads.moved(delegate, plan.name) for delegate in plan.delegates or ()
-            ]
-            plans.append(copied)
+            if plan.delegates:
+                delegates = [payloads.moved(item, plan.name) for item in plan.delegates]
+                plan = _copy(plan, schema.ExecutionPlan)  # noqa: PLW2901  # the caller's is kept
+                plan.delegates = delegates
+            plans.append(plan)
         payloads.check_all_used()
-        self._root.execution_plan = plans
-        self._root.backend_delegate_data = payloads.inline
+        if self._root.backend_delegate_data:
+            self._root.backend_delegate_data = payloads.inline
+            self._root.execution_plan = plans
 
     def add_named_data(self, named_data: NamedDataStoreOutput) -> None:
         """Put the blobs for the program into segments."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard
@@ -22,13 +23,13 @@ from cordbundle.tensor_view import TensorView
 if TYPE_CHECKING:
     StrPath = str | os.PathLike[str]
 
-__all__ = ["read_safetensors"]
+__all__ = ["SCALAR_TYPES", "json_object", "read_safetensors"]
 
 _LENGTH_SIZE = 8
 _MAX_HEADER = 100_000_000  # bytes; the limit of the format's own reader
 _MAX_RANK = 64  # as PyTorch and NumPy
 _FIELDS = {"dtype", "shape", "data_offsets"}
-_SCALAR_TYPES = {
+SCALAR_TYPES = {
     "BOOL": ScalarType.BOOL,
     "U8": ScalarType.BYTE,
     "I8": ScalarType.CHAR,
@@ -126,27 +127,40 @@ def _header_size(cord: Cord, source: str) -> int:
 
 def _parse(header: Cord, source: str) -> Iterable[tuple[str, object]]:
     """Return the names and descriptions of the tensors."""
+    parsed = json_object(header, source, _LENGTH_SIZE)
+    return [item for item in parsed.items() if item[0] != "__metadata__"]
+
+
+def json_object(text: Cord, source: str, offset: int = 0) -> dict[str, object]:
+    """Read a JSON object, in which no name may stand twice.
+
+    Args:
+        text: The JSON.
+        source: The file that it stands in, for errors.
+        offset: Where, in bytes.
+
+    Raises:
+        FormatError: It is no JSON, or no object.
+        DuplicateKeyError: A name stands twice in an object.
+    """
 
     def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
         result = dict(pairs)
         if len(result) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise DuplicateKeyError(f"key {twice!r} stands twice in the header", source=source)
+            counts = Counter(name for name, _ in pairs)
+            twice = next(name for name, count in counts.items() if count > 1)
+            raise DuplicateKeyError(f"key {twice!r} stands twice", source=source)
         return result
 
     try:
-        # An object, since the header begins with '{'.
-        parsed: dict[str, object] = json.loads(
-            bytes(header).decode("utf-8"), object_pairs_hook=unique
-        )
+        parsed: object = json.loads(bytes(text).decode("utf-8"), object_pairs_hook=unique)
     except DuplicateKeyError:
         raise
     except (ValueError, RecursionError) as error:  # what json raises for bad text
-        raise FormatError(
-            f"header is no JSON ({error})", source=source, offset=_LENGTH_SIZE
-        ) from error
-    return [item for item in parsed.items() if item[0] != "__metadata__"]
+        raise FormatError(f"no JSON ({error})", source=source, offset=offset) from error
+    if not isinstance(parsed, dict):
+        raise FormatError("no JSON object", source=source, offset=offset, actual=_short(parsed))
+    return parsed
 
 
 def _entry(name: str, value: object, source: str) -> _Entry:
@@ -166,12 +180,12 @@ def _entry(name: str, value: object, source: str) -> _Entry:
             expected=f"at most {_MAX_RANK} whole numbers from 0, and two",
             actual=_short(value),
         )
-    scalar_type = _SCALAR_TYPES.get(dtype) if isinstance(dtype, str) else None
+    scalar_type = SCALAR_TYPES.get(dtype) if isinstance(dtype, str) else None
     if scalar_type is None:
         raise LayoutError(
             f"tensor {name!r} has a data type that ExecuTorch does not have",
             source=source,
-            expected=" or ".join(_SCALAR_TYPES),
+            expected=" or ".join(SCALAR_TYPES),
             actual=_short(dtype),
         )
     begin, end = offsets

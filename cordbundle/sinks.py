@@ -20,7 +20,7 @@ from functools import cache
 from operator import index
 from typing import Protocol
 
-from cordbundle.cord import STEP, FileRange
+from cordbundle.chunks import STEP, FileRange
 from cordbundle.errors import CordBundleError, WriteError
 
 __all__ = [

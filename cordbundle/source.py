@@ -7,7 +7,6 @@ was when it was planned (device, inode, size, modification time) and refuses to 
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import errno
 import itertools
@@ -213,10 +212,6 @@ class _OpenFiles:
         with _lock:
             handle.users -= 1
 
-    def abandon(self) -> None:
-        """Leave all descriptors to the system: at its end the interpreter takes names away."""
-        self._handles.clear()
-
     def _forget(self, key: int) -> None:
         with _lock:
             handle = self._handles.pop(key, None)
@@ -256,7 +251,6 @@ _known: weakref.WeakValueDictionary[tuple[str, int, int, int, int], SourceFile] 
     weakref.WeakValueDictionary()
 )
 _open_files = _OpenFiles(_MAX_OPEN)
-atexit.register(_open_files.abandon)
 if hasattr(os, "register_at_fork"):  # a child must not inherit the lock from another thread
     os.register_at_fork(
         before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release

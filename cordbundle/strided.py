@@ -14,7 +14,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from cordbundle.cord import flat_bytes
+from cordbundle.chunks import flat_bytes
 
 if TYPE_CHECKING:
     from cordbundle.cord import Cord

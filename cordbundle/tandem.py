@@ -16,7 +16,7 @@ import os
 import threading
 from collections.abc import Iterator
 
-from cordbundle.cord import STEP, FileRange
+from cordbundle.chunks import STEP, FileRange
 from cordbundle.digest import Hasher
 from cordbundle.sinks import FileSink
 

@@ -120,8 +120,6 @@ def describe(array: Array, *, dim_order: Sequence[int] | None = None) -> TensorD
         order = array.dim_order
     else:
         order = dim_order_of(sizes, source.strides, source.itemsize)
-    if prod(sizes) == 0:
-        return TensorDescription(kind, sizes, order, Cord(), gathered=False)
     if is_dense(sizes, source.strides, order, source.itemsize):
         held = source.held(order)
         if held is not None:

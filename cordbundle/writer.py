@@ -21,7 +21,8 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, Protocol, TypeGuard, TypeVar
 
-from cordbundle.cord import Cord, Digest, FileRange, Fill, _Slice
+from cordbundle.chunks import FileRange, Fill, Slice
+from cordbundle.cord import Cord, Digest
 from cordbundle.errors import WriteError
 from cordbundle.replacement import Replacement, path_to_replace, sync_descriptor, sync_folder
 from cordbundle.sinks import (
@@ -274,7 +275,7 @@ def _write_open(
     if _is_writable(target):
         meter = Meter(len(cord), progress)
         sink = ObjectSink(_name(target), len(cord), meter, target)
-        return _stream(cord, sink, meter, None)
+        return _stream(cord, sink, meter, _sources([cord]))
     if _is_socket(target):
         timeout = target.gettimeout()
         return _write_descriptor(
@@ -296,7 +297,7 @@ def _write_file_object(
     try:
         return _write_descriptor(cord, target.fileno(), name, durability, progress)
     finally:
-        if target.seekable():
+        if target.seekable():  # CPython asks the system for the position; nothing says that all do
             target.seek(os.lseek(target.fileno(), 0, os.SEEK_CUR))
 
 
@@ -311,7 +312,8 @@ def _write_descriptor(
 ) -> WriteReport:
     with system_errors(name):
         status = os.fstat(descriptor)
-    for source in _sources([cord]):
+    sources = _sources([cord])
+    for source in sources:
         if source.identity == (status.st_dev, status.st_ino):
             raise WriteError(
                 "is also a source of what is written to it",
@@ -323,12 +325,14 @@ def _write_descriptor(
     meter = Meter(len(cord), progress)
     sink = DescriptorSink(name, len(cord), meter, descriptor, timeout or None)
     durable = durability != "none" and stat.S_ISREG(status.st_mode)
-    return _stream(cord, sink, meter, descriptor if durable else None)
+    return _stream(cord, sink, meter, sources, descriptor if durable else None)
 
 
-def _stream(cord: Cord, sink: Sink, meter: Meter, to_sync: int | None) -> WriteReport:
+def _stream(
+    cord: Cord, sink: Sink, meter: Meter, sources: list[SourceFile], to_sync: int | None = None
+) -> WriteReport:
+    """Write in order, all digests first; a stream keeps what it took before an error."""
     start = perf_counter()
-    sources = _sources([cord])
     _check_unchanged(sources)
     transfer = Transfer(cord, sink, Digests())
     transfer.stream()
@@ -361,7 +365,7 @@ def _sources(cords: Iterable[Cord]) -> list[SourceFile]:
             continue
         seen.add(id(cord))
         for chunk in cord._chunks:
-            whole = chunk.whole if isinstance(chunk, _Slice) else chunk
+            whole = chunk.whole if isinstance(chunk, Slice) else chunk
             if isinstance(whole, FileRange):
                 found[whole.source] = None
             elif isinstance(whole, Digest):
@@ -384,7 +388,7 @@ def _check_space(jobs: list[_Job], sinks: list[FileSink]) -> None:
         here = [(job, sink) for job, sink in zip(jobs, sinks, strict=True) if sink.device == device]
         with system_errors(here[0][0].name):
             free = _free_space(here[0][1].descriptor)
-        if free is None or sum(_space(job.cord) for job, _ in here) <= free:
+        if free is None or sum(len(job.cord) for job, _ in here) <= free:
             continue
         need = sum(_least_space(job.cord, sink) for job, sink in here)
         if need > free:
@@ -408,22 +412,17 @@ def _free_space(descriptor: int) -> int | None:
     return blocks * status.f_frsize
 
 
-def _space(cord: Cord) -> int:
-    """Return how many bytes take space at most."""
-    if Fill not in set(map(type, cord._chunks)):
-        return len(cord)
-    return len(cord) - sum(c.size for c in cord._chunks if isinstance(c, Fill) and is_hole(c))
-
-
 def _least_space(cord: Cord, sink: FileSink) -> int:
     """Return how many bytes take space where extents are shared and holes stay holes."""
-    need = _space(cord)
+    need = len(cord)
     ranges: Counter[SourceFile] = Counter()
-    for end, chunk in zip(cord._ends, cord._chunks, strict=True):
+    for end, chunk in zip(cord._ends, cord._chunks, strict=True):  # rare: the disk is nearly full
         if isinstance(chunk, FileRange):
             shared = sink.try_share(chunk, end - chunk.size)
             ranges[chunk.source] += chunk.size - shared
             need -= shared
+        elif isinstance(chunk, Fill) and is_hole(chunk):
+            need -= chunk.size
     for source, size in ranges.items():
         with source.descriptor() as descriptor:
             need -= max(0, size - os.fstat(descriptor).st_blocks * 512)

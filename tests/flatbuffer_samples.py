@@ -98,7 +98,7 @@ def _pack(builder: Any, value: Any, alignments: dict[str, int]) -> int:
     builder.StartObject(len(table.slots))
     for field in table.fields:
         item = stored[field.name]
-        if field.scalar is not None and field.kind is Kind.SCALAR:
+        if field.kind is Kind.SCALAR:
             add = getattr(builder, f"Prepend{_PREPEND[field.scalar.code]}Slot")
             add(field.slot, item, field.default)
         elif item is not None:
@@ -113,10 +113,10 @@ def _pack(builder: Any, value: Any, alignments: dict[str, int]) -> int:
 def _pack_child(builder: Any, field: Field, item: Any, alignments: dict[str, int]) -> int:
     if field.kind is Kind.STRING:
         return int(builder.CreateString(item))
-    if field.kind is Kind.BYTES and field.layout is not None:
+    if field.kind is Kind.BYTES:
         align = alignments.get(field.layout.name or "", field.layout.align)
         return _pack_vector(builder, list(bytes(item)), 1, align, builder.PrependUint8)
-    if field.kind is Kind.SCALARS and field.scalar is not None:
+    if field.kind is Kind.SCALARS:
         size = field.scalar.size
         add = getattr(builder, f"Prepend{_PREPEND[field.scalar.code]}")
         return _pack_vector(builder, item, size, size, add)
@@ -140,7 +140,7 @@ def tables(cls: type, depth: int = 3) -> st.SearchStrategy[Any]:
 
 
 def _field(field: Field, depth: int) -> st.SearchStrategy[Any]:
-    if field.kind is Kind.SCALAR and field.scalar is not None:
+    if field.kind is Kind.SCALAR:
         return st.just(field.default) | _scalars(field.scalar)
     below = field.members if depth else ()
     some: st.SearchStrategy[Any] = st.nothing()
@@ -148,7 +148,7 @@ def _field(field: Field, depth: int) -> st.SearchStrategy[Any]:
         some = st.text(max_size=9)
     elif field.kind is Kind.BYTES:
         some = st.binary(max_size=40)
-    elif field.kind is Kind.SCALARS and field.scalar is not None:
+    elif field.kind is Kind.SCALARS:
         some = st.lists(_scalars(field.scalar), max_size=6)
     elif field.kind is Kind.TABLES and below:
         some = st.lists(tables(below[0], depth - 1), max_size=3)

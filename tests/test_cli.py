@@ -573,7 +573,7 @@ def test_extract_wants_a_bundle(call: Call, model: Path, tmp_path: Path) -> None
     outcome = call("extract", model, "--program", tmp_path / "out")
 
     assert outcome.code == 1
-    assert outcome.error.endswith("no bundle: found a ExecuTorch program (.pte)")
+    assert outcome.error.endswith("no bundle: found ExecuTorch program (.pte)")
 
 
 # verify

@@ -303,7 +303,7 @@ def test_outputs_that_the_device_compares_bit_by_bit_are_said_to_be() -> None:
 def test_an_array_that_no_file_can_hold_is_refused_with_its_place() -> None:
     numpy = pytest.importorskip("numpy")
     case = cb.MethodTestCase([floats([2, 3]), numpy.zeros(4, "c8")])
-    with pytest.raises(cb.LayoutError, match="method 'forward', case 0, input 1: .*complex64"):
+    with pytest.raises(cb.LayoutError, match=r"method 'forward', case 0, input 1: .*complex64"):
         cb.bundle(PAIR, [suite(case)])
 
 

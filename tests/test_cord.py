@@ -11,6 +11,8 @@ import mmap
 import os
 import pickle
 import random
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +20,10 @@ from pathlib import Path
 import pytest
 import xxhash
 
+from cordbundle import chunks as chunks_module
 from cordbundle import cord as cord_module
-from cordbundle.cord import Chunk, Cord, Deferred, FileRange, Fill, as_cord, flat_bytes
+from cordbundle.chunks import flat_bytes
+from cordbundle.cord import Chunk, Cord, Deferred, FileRange, Fill, as_cord
 from cordbundle.errors import (
     CordBundleError,
     FormatError,
@@ -28,6 +32,7 @@ from cordbundle.errors import (
     TruncatedError,
     WriteError,
 )
+from tests.conftest import REPOSITORY
 
 MEBIBYTE = 1 << 20
 
@@ -535,6 +540,7 @@ def test_one_other_byte_makes_two_cords_differ(path: Path, content: bytes, place
 def test_a_longer_cord_is_not_equal() -> None:
     assert Cord(b"abc") != Cord(b"abcd")
     assert Cord(b"abcd") != b"abc"
+    assert Cord(bytes(MEBIBYTE)) != Cord(bytes(MEBIBYTE + 1))
 
 
 def test_a_cord_is_compared_with_the_bytes_of_an_array() -> None:
@@ -853,11 +859,13 @@ def test_a_fill_of_any_size_takes_no_memory() -> None:
     cord.check_invariants()
 
 
-def test_a_fill_is_seen_as_views_of_at_most_one_mebibyte() -> None:
-    views = list(Cord.of(Fill(2 * MEBIBYTE + 1, 0x5A)).chunks())
+@pytest.mark.parametrize("byte", [0, 1, 255])
+@pytest.mark.parametrize("rest", [[], [1]])
+def test_a_fill_is_seen_as_views_of_at_most_one_mebibyte(byte: int, rest: list[int]) -> None:
+    views = list(Cord.of(Fill(2 * MEBIBYTE + sum(rest), byte)).chunks())
 
-    assert [view.nbytes for view in views] == [MEBIBYTE, MEBIBYTE, 1]
-    assert all(view == b"\x5a" * view.nbytes for view in views)
+    assert [view.nbytes for view in views] == [MEBIBYTE, MEBIBYTE, *rest]
+    assert all(bytes(view) == bytes([byte]) * view.nbytes for view in views)
 
 
 def test_deferred_bytes_are_produced_when_read_and_not_kept() -> None:
@@ -923,13 +931,13 @@ def test_a_hundred_thousand_chunks_are_one_cord(crowd: tuple[Cord, bytes]) -> No
 def watch_sizes(monkeypatch: pytest.MonkeyPatch) -> list[Chunk]:
     """Return a list that grows by each chunk whose size is looked at."""
     looked_at: list[Chunk] = []
-    size_of = cord_module._size
+    size_of = chunks_module.size_of
 
     def watched(chunk: Chunk) -> int:
         looked_at.append(chunk)
         return size_of(chunk)
 
-    monkeypatch.setattr(cord_module, "_size", watched)
+    monkeypatch.setattr(cord_module, "size_of", watched)
     return looked_at
 
 
@@ -1034,3 +1042,47 @@ def test_a_file_cut_after_planning_is_an_error_and_not_zeros(path: Path) -> None
         with pytest.raises(SourceChangedError, match="the size changed") as caught:
             read(cord)
         assert (caught.value.expected, caught.value.actual) == (2109497, MEBIBYTE + 1)
+
+
+def test_plus_equals_appends_in_place() -> None:
+    cord = alias = Cord(b"a")
+
+    cord += b"b"
+
+    assert alias is cord
+    assert cord == b"ab"
+
+
+def test_reading_to_the_end_gives_the_rest_in_one_piece() -> None:
+    reader = (Cord(b"abc") + b"def").open()
+    reader.seek(2)
+
+    assert reader.read() == b"cdef"
+    assert (reader.read(), reader.tell()) == (b"", 6)
+
+
+def test_collecting_views_and_their_exporters_together_is_safe() -> None:
+    """A PickleBuffer over a memoryview breaks the interpreter here, before Python 3.13."""
+    code = """
+import gc
+from array import array
+from cordbundle.cord import Cord
+class Ring:
+    pass
+gc.set_threshold(1)
+for _ in range(3000):
+    view = memoryview(array("f", range(6))).cast("B").cast("f", (2, 3))
+    cord = Cord(view)
+    ring = Ring()
+    ring.ring = ring
+    ring.chunk = next(cord.chunks())
+    ring.view = view
+    ring.part = ring.chunk[2:5]
+    del ring, view, cord
+print("alive")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=REPOSITORY
+    )
+
+    assert (done.stdout, done.stderr) == ("alive\n", "")

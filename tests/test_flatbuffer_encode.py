@@ -210,6 +210,14 @@ def test_patches_are_checked(position: int, value: int, error: type[Exception]) 
         encode(sample(), b"TEST").patched({position: value})
 
 
+def test_a_number_is_not_patched_across_the_end_of_the_metadata() -> None:
+    result = encode(Node(data=bytes(5000)), b"TEST")
+    end = next(result.cord.chunks()).nbytes
+
+    with pytest.raises(LayoutError, match="no such position in the metadata"):
+        result.patched({end - 2: 1})
+
+
 def test_a_payload_is_not_patched() -> None:
     result = encode(Node(data=bytes(5000)), b"TEST")
 
@@ -265,6 +273,18 @@ def test_a_flatbuffer_above_two_gibibytes_is_refused_before_anything_is_written(
 
     with pytest.raises(TooLargeError, match=f"expected at most {LIMIT}"):
         encode(Node(data=half, rest=half), b"TEST")
+
+
+def test_a_payload_that_no_length_field_can_count_is_refused() -> None:
+    with pytest.raises(TooLargeError, match=f"expected at most {LIMIT}"):
+        encode(Node(data=Cord.of(Fill(2**32 + 5))), b"TEST")
+
+
+def test_a_table_further_than_the_limit_from_its_vtable_is_refused() -> None:
+    far_apart = [Node(name="a"), Node(data=Cord.of(Fill(LIMIT - 200))), Node(name="b" * 400)]
+
+    with pytest.raises(TooLargeError, match=f"expected at most {LIMIT}"):
+        encode(Node(children=far_apart), b"TEST")
 
 
 def test_a_payload_just_below_the_limit_is_taken() -> None:

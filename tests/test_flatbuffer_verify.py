@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cordbundle.cord import Cord
-from cordbundle.flatbuffer import Finding, Reader, encode, verify
+from cordbundle.flatbuffer import Finding, Reader, encode, position_of, verify
 from cordbundle.flatbuffer.verify import MAX_FINDINGS
 from tests.flatbuffer_samples import Leaf, Node, with_u32
 from tests.test_flatbuffer_read import FULL, encoded, field_at, nested, reused, target_at
@@ -89,6 +89,15 @@ def test_an_offset_in_a_vector_of_tables_is_found_and_the_others_are_walked() ->
     ]
 
 
+def test_every_element_of_a_long_vector_of_tables_is_checked() -> None:
+    data = encoded(Node(children=[Node()] * 9000))
+    at = target_at(data, "children") + 4 + 4 * 8999
+
+    assert findings(with_u32(data, at, 2**31)) == [
+        (at, "Node.children: offset points past the end")
+    ]
+
+
 def test_a_string_that_is_no_utf8_is_found_at_its_byte() -> None:
     data = encoded(Node(name="abc"))
     at = data.index(b"abc")
@@ -107,6 +116,13 @@ def test_a_letter_across_the_reading_step_is_no_finding_and_half_of_one_is() -> 
     assert findings(data[: at + 1] + b"x" + data[at + 2 :]) == [(at, "Node.name is not UTF-8")]
 
 
+def test_a_string_that_ends_within_a_letter_is_found() -> None:
+    data = encoded(Node(name="abc"))
+    at = data.index(b"abc") + 2
+
+    assert findings(data[:at] + b"\xc3" + data[at + 1 :]) == [(at, "Node.name is not UTF-8")]
+
+
 def test_a_string_at_the_end_needs_its_nul() -> None:
     data = encoded(Node(name="abcd"))
     at = target_at(data, "name")
@@ -121,7 +137,7 @@ def test_a_string_at_the_end_needs_its_nul() -> None:
         (0, 2, "vtable of Node has a bad size"),
         (0, 7, "vtable of Node has a bad size"),
         (0, 60000, "vtable of Node passes the end"),
-        (4, 2, "Node.name is inside the table's own offset"),
+        (4, 2, "Node.name overlaps what stands before it in its table"),
     ],
 )
 def test_a_bad_vtable_is_found_once(offset: int, value: int, what: str) -> None:
@@ -129,6 +145,20 @@ def test_a_bad_vtable_is_found_once(offset: int, value: int, what: str) -> None:
     at = vtable_of(data, root_of(data))
 
     assert findings(put_u16(data, at + offset, value)) == [(at, what)]
+
+
+def test_a_bad_vtable_of_many_tables_is_found_once() -> None:
+    names = ["a", "abcde", "abcde", "a"]
+    data = encoded(Node(children=[Node(name=name) for name in names]))
+    at = target_at(data, "children") + 4
+    child = at + int(struct.unpack_from("<I", data, at)[0])
+
+    children: Any = Reader(data).root(Node).children
+    assert len({position_of(child) % 8 for child in children}) == 2
+
+    bad = put_u16(data, vtable_of(data, child), 7)
+
+    assert findings(bad) == [(vtable_of(data, child), "vtable of Node has a bad size")]
 
 
 def test_a_vtable_outside_is_found() -> None:
@@ -182,6 +212,14 @@ def test_a_misaligned_table_vector_or_value_is_found() -> None:
     assert "Leaf.wide is not aligned" in found
 
 
+def test_a_misaligned_string_is_found() -> None:
+    assert [what for _, what in findings(shifted(encoded(Node(name="n")), 2))] == [
+        "table Node is not aligned",
+        "Node.name is not aligned",
+        "Node.name is not aligned",
+    ]
+
+
 def test_an_empty_vector_needs_no_alignment_of_its_elements() -> None:
     data = encoded(Node(numbers=[], data=b""))
 
@@ -195,10 +233,10 @@ def test_tables_nested_too_deeply_are_found_and_not_followed() -> None:
 
 
 def test_a_file_that_uses_one_table_often_is_found_and_not_walked() -> None:
-    (finding,) = verify(Reader(reused(1000)), Node)
+    (finding,) = verify(Reader(reused(1000, Node(sizes=[0] * 500))), Node)
 
     assert finding.what == "tables, vectors or strings are used too often"
-    assert findings(reused(10)) == []
+    assert findings(reused(10, Node(sizes=[0] * 500))) == []
 
 
 def test_a_table_that_holds_itself_ends() -> None:
@@ -212,11 +250,13 @@ def test_a_table_that_holds_itself_ends() -> None:
 
 
 def test_the_number_of_findings_is_bound() -> None:
-    data = encoded(Node(children=[Node()] * 3000))
-    at = target_at(data, "children") + 4
-    zeros = data[:at] + bytes(12000) + data[at + 12000 :]
+    lists = Node(children=[Node(children=[Node()] * 900)] * 3)
+    data = bytearray(encoded(lists))
+    for children in [node.children for node in Reader(bytes(data)).root(Node).children or ()]:
+        first = children._first  # type: ignore[union-attr]
+        data[first : first + 3600] = bytes(3600)
 
-    assert MAX_FINDINGS <= len(verify(Reader(zeros), Node)) <= 4096
+    assert len(verify(Reader(bytes(data)), Node)) == MAX_FINDINGS == 1000
 
 
 @pytest.mark.parametrize(

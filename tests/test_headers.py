@@ -248,9 +248,12 @@ def test_a_file_of_another_kind_is_refused_by_what_it_looks_like(head: bytes, wo
     assert type(caught.value) is FormatError
 
 
-def test_bytes_that_look_like_nothing_are_refused_with_what_was_found() -> None:
+@pytest.mark.parametrize("size", [8, 30])
+def test_bytes_that_look_like_nothing_are_refused_with_what_was_found(size: int) -> None:
+    head = (b"\x01\x02\x03\x04QRST" + bytes(range(1, 23)))[:size]
+
     with pytest.raises(FormatError, match="no ExecuTorch file") as caught:
-        identify(b"\x01\x02\x03\x04QRST" + bytes(range(1, 23)), "model.pte", 30)
+        identify(head, "model.pte", size)
 
     assert (caught.value.offset, caught.value.actual) == (4, "b'QRST'")
     assert "b'ET12' or b'FT01' or b'BP08' or b'BPS1'" in str(caught.value)

@@ -24,7 +24,6 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 GIB = 1 << 30
 DENSE_SIZE = 2_600_000_512
 NEARLY_4_GIB = int(3.9 * GIB) // 4096 * 4096
-BEYOND_32_BITS = 5 * GIB
 
 # Reads a bundle whole, as the runtime's bindings demand, and lets the runtime compare.
 RUN_BUNDLE = """
@@ -50,6 +49,10 @@ print(*(torch.equal(output, expected.torch()) for output, expected in pairs))
 """
 
 
+class ChildError(Exception):
+    """A process that failed; its text is the end of what it said."""
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """Return a folder that is emptied at once after the test; pytest would keep three of them."""
@@ -57,6 +60,16 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("needs 16 GiB of free disk")
     yield tmp_path
     shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def beyond_32_bits(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[Path, cb.MethodTestSuite]]:
+    """Return a sparse program of 5 GiB and a suite of one case."""
+    folder = tmp_path_factory.mktemp("beyond-32-bits")
+    yield export(folder, 5 * GIB, sparse=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def available_memory() -> int:
@@ -87,7 +100,8 @@ def run_python(*arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr[-2000:]
+    if done.returncode:
+        raise ChildError(done.stderr[-2000:])
     return done.stdout
 
 
@@ -120,12 +134,14 @@ def test_the_runtime_finds_a_wrong_expected_output_beyond_2_gib(folder: Path) ->
 
     cb.bundle(program, [suite]).write(path, durability="none")
 
-    with pytest.raises(AssertionError):
+    with pytest.raises(ChildError, match="Result verification failed"):
         run_python("-c", RUN_BUNDLE, str(path))
 
 
-def test_a_program_beyond_4_gib_is_read_back_from_a_segmented_bundle(folder: Path) -> None:
-    program, suite = export(folder, BEYOND_32_BITS, sparse=True)
+def test_a_program_beyond_4_gib_is_read_back_from_a_segmented_bundle(
+    folder: Path, beyond_32_bits: tuple[Path, cb.MethodTestSuite]
+) -> None:
+    program, suite = beyond_32_bits
     path, extracted = folder / "bundle.bpte", folder / "extracted.pte"
 
     cb.bundle(program, [suite], form="segmented").write(path, durability="none")
@@ -136,12 +152,14 @@ def test_a_program_beyond_4_gib_is_read_back_from_a_segmented_bundle(folder: Pat
         assert file.verify() == []
         assert outputs_of(file.suite("forward")) == outputs_of(suite)
         cb.write(file.program, extracted, durability="none")
-    assert extracted.stat().st_size == program.stat().st_size > BEYOND_32_BITS
+    assert extracted.stat().st_size == program.stat().st_size > 5 * GIB
     assert cb.Cord.from_file(extracted) == cb.Cord.from_file(program)
 
 
-def test_an_extracted_program_beyond_4_gib_stays_sparse(folder: Path) -> None:
-    program, suite = export(folder, BEYOND_32_BITS, sparse=True)
+def test_an_extracted_program_beyond_4_gib_stays_sparse(
+    folder: Path, beyond_32_bits: tuple[Path, cb.MethodTestSuite]
+) -> None:
+    program, suite = beyond_32_bits
     path, extracted = folder / "bundle.bpte", folder / "extracted.pte"
 
     cb.bundle(program, [suite], form="segmented").write(path, durability="none")
@@ -153,8 +171,10 @@ def test_an_extracted_program_beyond_4_gib_stays_sparse(folder: Path) -> None:
         assert written.stat().st_blocks * 512 < 64 << 20
 
 
-def test_a_program_beyond_4_gib_runs_beside_a_detached_bundle(folder: Path) -> None:
-    program, suite = export(folder, BEYOND_32_BITS, sparse=True)
+def test_a_program_beyond_4_gib_runs_beside_a_detached_bundle(
+    folder: Path, beyond_32_bits: tuple[Path, cb.MethodTestSuite]
+) -> None:
+    program, suite = beyond_32_bits
     path = folder / "tests.bpte"
 
     cb.bundle(program, [suite], form="detached").write(path, durability="none")
@@ -168,8 +188,10 @@ def test_a_program_beyond_4_gib_runs_beside_a_detached_bundle(folder: Path) -> N
     assert run_python("-c", RUN_BESIDE, str(path), str(program)).split() == ["True"]
 
 
-def test_a_program_beyond_4_gib_is_refused_as_bp08(folder: Path) -> None:
-    program, suite = export(folder, BEYOND_32_BITS, sparse=True)
+def test_a_program_beyond_4_gib_is_refused_as_bp08(
+    beyond_32_bits: tuple[Path, cb.MethodTestSuite],
+) -> None:
+    program, suite = beyond_32_bits
 
     with pytest.raises(cb.TooLargeError, match=r"segmented|detached"):
         cb.bundle(program, [suite])

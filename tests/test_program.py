@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from cordbundle import bpte_schema, program, ptd_schema
 from cordbundle.cord import Cord
 from cordbundle.flatbuffer import Reader, decode, encode, verify
-from cordbundle.flatbuffer.schema import Kind, reachable, table_of
+from cordbundle.flatbuffer.schema import Field, Kind, reachable, table_of
 from tests.flatbuffer_samples import tables
 
 PROGRAMS = [
@@ -104,7 +104,7 @@ def fbs_unions(text: str) -> dict[str, list[str]]:
 def fbs_type(text: str, kind: str) -> str:
     """Name a type of a schema file as `described` does."""
     kind = kind.replace("executorch_flatbuffer.", "")
-    enums = re.findall(r"enum\s+(\w+)\s*:\s*byte", text) + ["ScalarType"]
+    enums = [*re.findall(r"enum\s+(\w+)\s*:\s*byte", text), "ScalarType"]
     if kind in enums:
         return "int8"
     if kind in fbs_unions(text):
@@ -114,18 +114,19 @@ def fbs_type(text: str, kind: str) -> str:
     return SCALARS.get(kind, kind)
 
 
-def described(field: Any) -> str:
+def described(field: Field) -> str:
     """Name what a field of a description holds."""
+    scalar = field.scalar.name
     names = " | ".join(member.__name__ for member in field.members)
     return {
-        Kind.SCALAR: lambda: str(field.scalar.name),
-        Kind.STRING: lambda: "string",
-        Kind.BYTES: lambda: "[uint8]",
-        Kind.SCALARS: lambda: f"[{field.scalar.name}]",
-        Kind.TABLE: lambda: names,
-        Kind.TABLES: lambda: f"[{names}]",
-        Kind.UNION: lambda: names,
-    }[field.kind]()
+        Kind.SCALAR: scalar,
+        Kind.STRING: "string",
+        Kind.BYTES: "[uint8]",
+        Kind.SCALARS: f"[{scalar}]",
+        Kind.TABLE: names,
+        Kind.TABLES: f"[{names}]",
+        Kind.UNION: names,
+    }[field.kind]
 
 
 @pytest.mark.executorch
@@ -172,7 +173,7 @@ def test_tables_and_ids_are_those_of_the_installed_schema(
 
 
 def _identifier(module: ModuleType) -> str:
-    return next(name for name in module.__all__ if name.endswith("_IDENTIFIER"))
+    return str(next(name for name in module.__all__ if name.endswith("_IDENTIFIER")))
 
 
 @pytest.mark.executorch
@@ -187,7 +188,7 @@ def test_forced_alignments_are_those_of_the_installed_schema() -> None:
         for root in (program.Program, bpte_schema.BundledProgram)
         for table in reachable(root)
         for field in table.fields
-        if field.layout is not None and field.layout.align > 1
+        if field.layout.align > 1
     }
 
     assert found == forced
@@ -319,10 +320,13 @@ def test_flat_tensors_have_the_bytes_of_flatc(request: pytest.FixtureRequest) ->
 def test_real_programs_decode_as_executorch_decodes_them(real_files: Path, name: str) -> None:
     internals = installed("exir._serialize._flatbuffer_program")
     data = (real_files / name).read_bytes()
+    theirs = internals._flatbuffer_to_program(data)
 
     decoded = decode(Reader(data).root(program.Program))
+    again = encode(theirs, program.PROGRAM_IDENTIFIER, schema=program.Program)
 
-    same(decoded, internals._flatbuffer_to_program(data))
+    same(decoded, theirs)
+    assert bytes(again.cord) == internals._program_to_flatbuffer(theirs).data
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import subprocess
 import sys
 import textwrap
@@ -61,6 +62,19 @@ def descriptors_of(path: Path) -> int:
         except FileNotFoundError:  # the one that lists the folder
             continue
     return found
+
+
+def run_threads(threads: list[threading.Thread]) -> None:
+    """Run threads to their end, with as many switches between them as there can be."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
 
 
 @pytest.fixture
@@ -237,6 +251,7 @@ def test_a_changed_file_is_not_opened_again(
 
     with pytest.raises(SourceChangedError, match=f"the {what} changed after planning"):
         read(source, 0, 1)
+    assert not HAS_PROC or descriptors_of(path) == 0
 
 
 def test_a_short_read_is_an_error_that_tells_both_sizes(path: Path) -> None:
@@ -253,8 +268,9 @@ def test_a_view_of_a_shorter_file_is_refused_also_of_the_bytes_that_are_left(pat
     source = SourceFile.of(path)
     os.truncate(path, 5)
 
-    with pytest.raises(SourceChangedError, match="the size changed"):
+    with pytest.raises(SourceChangedError, match="the size changed") as caught:
         source.view(0, 2)
+    assert (caught.value.expected, caught.value.actual) == (10, 5)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs FIFOs")
@@ -317,6 +333,22 @@ def test_the_mapping_is_gone_with_the_last_view(path: Path) -> None:
     gc.collect()
 
     assert str(path) not in Path("/proc/self/maps").read_text()
+
+
+@pytest.mark.skipif(not HAS_PROC, reason="needs /proc/self/fd")
+def test_the_file_unused_longest_is_closed_first(path: Path, tmp_path: Path) -> None:
+    source, unused = SourceFile.of(path), SourceFile.of(make_files(tmp_path, 1)[0])
+    folder = tmp_path / "crowd"
+    folder.mkdir()
+
+    path.unlink()  # closed once, it could not be opened again
+
+    others = []
+    for file in make_files(folder, 150):
+        others.append(SourceFile.of(file))
+        assert read(source) == b"0123456789"
+
+    assert descriptors_of(Path(unused.path)) == 0
 
 
 def test_a_descriptor_that_is_lent_is_not_closed_by_others(path: Path, tmp_path: Path) -> None:
@@ -392,20 +424,22 @@ def test_a_process_that_holds_nearly_all_descriptors_itself_still_reads(tmp_path
 
 
 def test_threads_read_more_files_than_are_open(tmp_path: Path) -> None:
-    sources = [SourceFile.of(file) for file in make_files(tmp_path, 300)]
-    wrong: list[int] = []
+    sources = [SourceFile.of(file) for file in make_files(tmp_path, 140)]
+    wrong: list[object] = []
 
-    def read_all(step: int) -> None:
-        for turn in range(600):
-            number = turn * step % 300
-            if read(sources[number]) != b"%010d" % number:
-                wrong.append(number)
+    def read_all(seed: int) -> None:
+        chance = random.Random(seed)
+        for _ in range(3000):
+            number = chance.randrange(140)
+            try:
+                found = read(sources[number])
+            except OSError as error:
+                wrong.append(error)
+            else:
+                if found != b"%010d" % number:
+                    wrong.append((number, found))
 
-    threads = [threading.Thread(target=read_all, args=(step,)) for step in (1, 7, 11, 13)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_threads([threading.Thread(target=read_all, args=(seed,)) for seed in range(4)])
 
     assert wrong == []
 
@@ -427,16 +461,7 @@ def test_sources_that_die_in_one_thread_and_return_in_another_read_their_own_fil
                 if found != b"%010d" % number:
                     wrong.append((number, found))
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=open_and_drop, args=(n % 2,)) for n in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
+    run_threads([threading.Thread(target=open_and_drop, args=(n % 2,)) for n in range(6)])
 
     assert wrong == []
 
@@ -502,10 +527,10 @@ def test_a_forked_process_reads_while_another_thread_reads(tmp_path: Path) -> No
 def test_a_cord_that_lives_until_the_interpreter_ends_ends_quietly(path: Path) -> None:
     done = run_child(
         """
-        import builtins
+        import sys
         from cordbundle.cord import Cord
         cord = Cord.from_file("source.bin")
-        builtins.kept = [cord, next(cord.chunks()), cord.open()]
+        sys.kept = [cord, next(cord.chunks()), cord.open()]  # taken down after all other modules
         print(cord[3])
         """,
         path.parent,

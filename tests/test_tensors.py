@@ -505,6 +505,8 @@ class Patched(Exporter):
 
     def __dlpack__(self, **kwargs: Any) -> object:
         capsule = super().__dlpack__(**kwargs)
+        if not dlpack._capsule_is(capsule, b"dltensor_versioned"):
+            pytest.skip("versioned capsules came with NumPy 2.1")
         pointer = dlpack._capsule_pointer(capsule, b"dltensor_versioned")
         self.change(dlpack._VersionedTensor.from_address(pointer))
         return capsule

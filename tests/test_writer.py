@@ -238,6 +238,19 @@ def test_a_file_open_for_update_is_written_where_the_reader_stands(tmp_path: Pat
     assert rest == b"56789"
 
 
+def test_a_file_open_for_update_seeks_rightly_inside_what_it_read_after_the_write(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "out").write_bytes(b"0123456789")
+    with (tmp_path / "out").open("r+b") as file:
+        file.read(3)
+        write(Cord(b"ab"), file)
+        file.read(1)
+        file.seek(7)
+
+        assert file.read() == b"789"
+
+
 def test_a_gzip_file_gets_its_stream_and_not_its_descriptor(tmp_path: Path, mixed: Cord) -> None:
     with gzip.open(tmp_path / "out.gz", "wb", compresslevel=1) as file:
         write(mixed, file)
@@ -476,6 +489,17 @@ def test_whole_blocks_are_shared_where_the_filesystem_can(sharing_disk: Path, st
     assert (sharing_disk / "out").read_bytes() == bytes(cord)
     assert report.transfers["clone"] == 20 * MIB - -(-start // 4096) * 4096
     assert report.transfers["file"] == len(payload) - report.transfers["clone"]
+
+
+def test_a_range_that_cannot_be_shared_does_not_keep_others_from_it(sharing_disk: Path) -> None:
+    source = sharing_disk / "source"
+    source.write_bytes(os.urandom(MIB))
+    payload = Cord.from_file(source)
+    cord = Cord(b"x") + payload + Cord.of(Fill(4095)) + payload
+    report = write(cord, sharing_disk / "out")
+
+    assert (sharing_disk / "out").read_bytes() == bytes(cord)
+    assert report.transfers["clone"] == MIB
 
 
 def test_what_can_be_shared_needs_no_space(sharing_disk: Path) -> None:

@@ -14,6 +14,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -337,12 +338,23 @@ AS_NOBODY = (
 
 
 @pytest.fixture
-def public_target(target: Path) -> Path:
+def public_target() -> Iterator[Path]:
     """Return a target that another user can reach."""
-    for folder in target.parents[:3]:
-        if folder.stat().st_uid == os.geteuid():
-            folder.chmod(0o755)
-    return target
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        path = Path(folder, "folder", "target")
+        path.parent.mkdir()
+        path.write_bytes(OLD)
+        yield path
+
+
+def test_another_user_may_replace_what_all_may_write(public_target: Path) -> None:
+    public_target.chmod(0o666)
+    public_target.parent.chmod(0o777)
+    printed = in_child(AS_NOBODY, public_target)
+
+    assert printed == ""
+    assert public_target.read_bytes() == b"new"
 
 
 def test_a_folder_without_write_permission_is_an_error(public_target: Path) -> None:
@@ -406,9 +418,11 @@ def test_an_interrupt_stops_both_threads(target: Path, large: Path) -> None:
         if done:
             raise KeyboardInterrupt
 
+    large.write_bytes(os.urandom(MIB) * 64)
     cord = Cord.from_file(large)
-    with pytest.raises(KeyboardInterrupt):
+    with counted_call("pwrite") as writes, pytest.raises(KeyboardInterrupt):
         write(cord, target, progress=progress)
+    assert len(writes) < 64
     assert intact(target)
     assert "cordbundle-copy" not in {thread.name for thread in threading.enumerate()}
     assert len(set(os.listdir("/proc/self/fd")) - before) <= 1  # the source's
@@ -544,6 +558,16 @@ def test_a_source_that_changed_after_planning_is_found(
     with pytest.raises(SourceChangedError, match="changed after planning"):
         write(cord, target)
     assert intact(target)
+
+
+def test_a_source_that_changed_is_found_before_anything_begins(target: Path, source: Path) -> None:
+    calls: list[int] = []
+    cord = Cord(bytes(MIB)) + Cord.from_file(source)
+    grow(source)
+
+    with pytest.raises(SourceChangedError):
+        write(cord, target, progress=lambda done, total: calls.append(done))
+    assert calls == []
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -1,4 +1,4 @@
-"""The command line: `cordbundle bundle | inspect | extract | verify | run`.
+"""The command line: `cordbundle bundle | inspect | extract | verify | run | ptd`.
 
 Rules of this package: one module per verb, each of which only reads its words, calls the library
 and prints; typer reads the words and rich draws on terminals (the extra `cli`), and the library

@@ -20,9 +20,9 @@ from cordbundle.errors import CordBundleError
 
 __all__ = ["run"]
 
-_VERBS = ("bundle", "inspect", "extract", "verify", "run")
+_VERBS = ("bundle", "inspect", "extract", "verify", "run", "ptd")
 
-# Typer has click inside since 0.20 and beside it before; this is either's root of usage errors.
+# Newer typers hold a copy of click, older ones use click; this is either's root of usage errors.
 _ClickException = cast(
     "type[typer.BadParameter]",
     next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"),

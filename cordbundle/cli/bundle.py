@@ -38,7 +38,7 @@ def bundle(
     cases: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="CASES…",
+            metavar="CASES",
             help="Case files, .npz or .safetensors, with keys inputs.0, outputs.0, … and, if they"
             " hold several cases, METHOD.CASE. before them.",
         ),

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from cordbundle.cord import Cord
 from cordbundle.errors import LayoutError
-from cordbundle.safetensors import _SCALAR_TYPES as SAFETENSORS_TYPES
+from cordbundle.safetensors import SCALAR_TYPES as SAFETENSORS_TYPES
 from cordbundle.scalar_types import ScalarType
 from cordbundle.tensors import TensorView, describe
 

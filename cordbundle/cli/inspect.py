@@ -168,10 +168,9 @@ def _bundled_program(file: cb.BundleFile) -> Facts | None:
 
 def digests(file: cb.BundleFile) -> Facts:
     """Return which digests a bundle has: of its metadata, and of how many segments."""
-    held = [segment.xxh3_128 for segment in file._root.segments or ()]
     return {
         "metadata": file.header is not None and any(file.header.digest),
-        "segments": sum(1 for digest in held if digest),
+        "segments": sum(digest is not None for digest in file.digests),
     }
 
 

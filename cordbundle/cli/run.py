@@ -26,7 +26,7 @@ import typer
 import cordbundle as cb
 from cordbundle.cli import output
 from cordbundle.cli.output import UsageError
-from cordbundle.ptd_schema import FLAT_TENSOR_IDENTIFIER
+from cordbundle.weights import is_ptd, ptd_weights, serialize_weights, unique
 
 __all__ = ["run"]
 
@@ -47,7 +47,7 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="WEIGHTS.ptd",
-            help="External weights. [default: those among the bundle's named data]",
+            help="External weights; repeatable. [default: those among the bundle's named data]",
         ),
     ] = None,
     method: Annotated[str | None, typer.Option(metavar="M", help="Run its cases only.")] = None,
@@ -61,7 +61,7 @@ def run(
     _require_runtime()
     with cb.open(file) as bundle, ExitStack() as stack:
         if not isinstance(bundle, cb.BundleFile):
-            raise cb.FormatError("no bundle", source=file, actual=f"a {bundle.kind.name}")
+            raise cb.FormatError("no bundle", source=file, actual=bundle.kind.name)
         cases = _cases(bundle, method)
         if not cases:
             output.say(f"{file}: no cases")
@@ -133,7 +133,7 @@ def _program_path(bundle: cb.BundleFile, given: str | None, stack: ExitStack) ->
     if given is not None:
         with cb.open(given) as file:
             if not isinstance(file, cb.PteFile):
-                raise cb.FormatError("no program", source=given, actual=f"a {file.kind.name}")
+                raise cb.FormatError("no program", source=given, actual=file.kind.name)
         return given
     program = bundle.program
     if not program:
@@ -144,43 +144,33 @@ def _program_path(bundle: cb.BundleFile, given: str | None, stack: ExitStack) ->
 
 
 def _data_path(bundle: cb.BundleFile, given: Sequence[str], stack: ExitStack) -> str | None:
-    """Return the one weights file that the runtime takes, if there is one."""
-    if len(given) > 1:
-        raise UsageError("the ExecuTorch runtime takes one --data file; merge them into one")
-    if given:
-        with cb.open(given[0]) as file:
-            if not isinstance(file, cb.PtdFile):
-                raise cb.FormatError("no weights", source=given[0], actual=f"a {file.kind.name}")
+    """Return the one weights file that the runtime takes, if there is one; several are merged."""
+    if len(given) == 1:
+        cb.PtdFile(cb.Cord.from_file(given[0]), given[0]).close()  # raises for what is none
         return given[0]
-    blobs = {
-        key: blob
-        for key, blob in bundle.named_data.items()
-        if bytes(blob[4:8]) == FLAT_TENSOR_IDENTIFIER
-    }
-    if len(blobs) > 1:
-        raise UsageError(
-            f"the bundle has several weights files ({', '.join(map(repr, blobs))}) and the"
-            " ExecuTorch runtime takes one; extract and merge them, and say --data"
-        )
-    for blob in blobs.values():
-        return stack.enter_context(_copy(blob, bundle.name, ".ptd"))
-    return None
+    files = [(path, cb.Cord.from_file(path)) for path in given] or [
+        (f"{bundle.name}: {key!r}", blob) for key, blob in bundle.named_data.items() if is_ptd(blob)
+    ]
+    if not files:
+        return None
+    cord = files[0][1]
+    if len(files) > 1:
+        weights = unique(weight for name, part in files for weight in ptd_weights(part, name))
+        (cord,) = serialize_weights(weights).values()
+    return stack.enter_context(_copy(cord, bundle.name, ".ptd"))
 
 
 @contextmanager
 def _copy(cord: cb.Cord, beside: str, suffix: str) -> Iterator[str]:
     """Make a file of a part of a bundle: beside it, where it may share its blocks, or elsewhere."""
-    folder = os.path.dirname(os.path.abspath(beside))
-    usable = os.access(folder, os.W_OK | os.X_OK)
+    place = os.path.dirname(os.path.abspath(beside))
+    usable = os.access(place, os.W_OK | os.X_OK)
     prefix = f".{os.path.basename(beside)}."
-    descriptor, path = tempfile.mkstemp(suffix, prefix, folder if usable else None)
-    os.close(descriptor)
-    try:
+    with tempfile.TemporaryDirectory(None, prefix, place if usable else None) as folder:
+        path = os.path.join(folder, f"copy{suffix}")
         with output.progress(f"preparing {suffix[1:]}", len(cord)) as callback:
             cb.write(cord, path, durability="none", progress=callback)
         yield path
-    finally:
-        os.unlink(path)
 
 
 def _run_all(request: dict[str, object], cases: Sequence[_Case]) -> list[_Result]:

@@ -1,23 +1,22 @@
 """Decode a whole table, with all below it, into dataclasses.
 
-Rules of this file: as in reader.py, every offset is checked before it is followed; for each vtable
-of a table one function is compiled, which unpacks all inline values at once; what is visited is
-counted, so that a small file cannot make a large or endless result; absent fields read as their
-default, absent vectors as None, infinities as floats.
+Rules of this file: as in reader.py, every offset is checked before it is followed; what a vtable
+says is worked out once, and all inline values of a table are unpacked at once; nothing is compiled
+from what a file holds; what is visited is counted, so that a small file cannot make a large or
+endless result; absent fields read as their default, absent vectors as None, infinities as floats.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import cache
 from operator import add
-from types import CodeType
 from typing import NoReturn, TypeVar, cast
 
 from cordbundle.flatbuffer.reader import MAX_DEPTH, Reader
-from cordbundle.flatbuffer.schema import Field, Kind, Scalar, Table, reachable, table_of
+from cordbundle.flatbuffer.schema import Field, Kind, Table, reachable, table_of
 from cordbundle.flatbuffer.view import View
 
 __all__ = ["decode", "no_collection"]
@@ -26,12 +25,19 @@ _T = TypeVar("_T")
 _Read = Callable[[int], object]
 
 
-def decode(view: _T, *, by_reference: bool = False) -> _T:
+def decode(
+    view: _T,
+    *,
+    by_reference: bool = False,
+    factories: Mapping[type, Callable[..., object]] | None = None,
+) -> _T:
     """Decode the table of a view and everything below it.
 
     Args:
         view: What `Reader.root` or a field of a view returned.
         by_reference: Return byte vectors as Cords over the source, not as bytes.
+        factories: What to call with the values of a table, in the order of its fields, instead of
+            its dataclass.
 
     Returns:
         An instance of the dataclass; its vectors are lists. Takes time and memory in proportion to
@@ -44,7 +50,7 @@ def decode(view: _T, *, by_reference: bool = False) -> _T:
         raise TypeError(f"{type(view).__name__} is no view of a table in a file")
     reader: Reader = view._reader
     reader.flatten()
-    decoder = _Decoder(reader, view._table, by_reference)
+    decoder = _Decoder(reader, view._table, by_reference, factories or {})
     try:
         with no_collection():
             return cast(_T, decoder.table(view._table.cls)(view._at))
@@ -75,8 +81,15 @@ class _Decoder:
         left: Bytes that may still be visited.
     """
 
-    def __init__(self, reader: Reader, root: Table, by_reference: bool) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        root: Table,
+        by_reference: bool,
+        factories: Mapping[type, Callable[..., object]],
+    ) -> None:
         self._reader = reader
+        self._factories = factories
         self._by_reference = by_reference
         self._is_recursive = _is_recursive(root.cls)
         self._tables: dict[type, _Read] = {}
@@ -122,7 +135,7 @@ class _Decoder:
             shape = shapes.get(vtable)
             if shape is None:
                 width, offsets = reader.offsets(table, at)
-                shape = shapes[vtable] = width, self._shape(table, offsets, width)
+                shape = shapes[vtable] = width, self._shape(table, offsets)
             width, build = shape
             if at + width > size:
                 reader.need(at, width, f"table {table.name}")
@@ -146,36 +159,56 @@ class _Decoder:
 
         return deeper
 
-    def _shape(self, table: Table, offsets: tuple[int, ...], width: int) -> _Read:
-        """Compile the function that reads tables with this vtable."""
-        names: dict[str, object] = {
-            "cls": table.cls,
-            "unpack": self._reader.unpacker(_layout(table, offsets)),
-            "zero": self._zero,
-        }
+    def _shape(self, table: Table, offsets: tuple[int, ...]) -> _Read:
+        """Return the function that reads tables with this vtable, all inline values at once."""
+        stored = sorted((offset, slot) for slot, offset in enumerate(offsets) if offset)
+        place = {slot: number for number, (_, slot) in enumerate(stored)}
+        layout, end = "", 0
+        for offset, slot in stored:
+            layout += f"{offset - end}x{table.slots[slot].scalar.code}"
+            end = offset + table.slots[slot].scalar.size
+        defaults = [field.default for field in table.fields]
+        scalars, children, unions = [], [], []
         for number, field in enumerate(table.fields):
-            if offsets[field.slot] and field.kind is not Kind.SCALAR:
-                names[f"read{number}"] = self._child(field)
-            elif field.kind is Kind.UNION and offsets[field.slot - 1]:
-                names[f"read{number}"] = self._missing(field)
-        exec(_shape_code(table, offsets), names)
-        return cast(_Read, names.pop("read"))  # its globals are `names`: no cycle is left
+            at, offset = place.get(field.slot, -1), offsets[field.slot]
+            if field.kind is Kind.UNION and (field.slot - 1) in place:
+                unions.append((number, place[field.slot - 1], at, offset, self._union(field)))
+            elif field.kind is Kind.SCALAR and offset:
+                scalars.append((number, at))
+            elif field.kind not in (Kind.SCALAR, Kind.UNION) and offset:
+                children.append((number, at, offset, self._child(field)))
+        make = self._factories.get(table.cls, table.cls)
+        unpack = cast(Callable[[int], tuple[int, ...]], self._reader.unpacker(layout))
+
+        def build(at: int) -> object:
+            inline = unpack(at)
+            values = defaults.copy()
+            for number, index in scalars:
+                values[number] = inline[index]
+            for number, index, offset, read in children:
+                if not inline[index]:
+                    self._zero(at + offset)
+                values[number] = read(at + offset + inline[index])
+            for number, tag, index, offset, read_union in unions:
+                target = inline[index] if offset else 0
+                values[number] = read_union(inline[tag], at + offset, target)
+            return make(*values)
+
+        return build
 
     def _zero(self, at: int) -> NoReturn:
         raise self._reader.error("an offset of the table is zero", at, expected="1 or more")
 
-    def _child(self, field: Field) -> Callable[..., object]:
+    def _child(self, field: Field) -> _Read:
         if field.kind is Kind.STRING:
             return self._string(field)
         if field.kind is Kind.BYTES:
             return self._bytes(field)
-        if field.kind is Kind.SCALARS and field.scalar is not None:
-            return self._scalars(field, field.scalar)
+        if field.kind is Kind.SCALARS:
+            return self._scalars(field)
         if field.kind is Kind.TABLE:
             return self.table(field.members[0])
-        if field.kind is Kind.TABLES:
-            return self._table_vector(field)
-        return self._union(field)
+        return self._table_vector(field)
 
     def _vector(self, field: Field, width: int) -> Callable[[int], int]:
         """Return the function that checks a vector and returns the number of its elements."""
@@ -209,8 +242,9 @@ class _Decoder:
         get = reader.cut if self._by_reference else reader.read
         return lambda at: get(at + 4, count(at), field.path)
 
-    def _scalars(self, field: Field, scalar: Scalar) -> _Read:
-        reader, count, code = self._reader, self._vector(field, scalar.size), scalar.code
+    def _scalars(self, field: Field) -> _Read:
+        reader, code = self._reader, field.scalar.code
+        count = self._vector(field, field.scalar.size)
         unpackers: dict[int, Callable[[int], tuple[object, ...]]] = {}
 
         def read(at: int) -> object:
@@ -237,28 +271,19 @@ class _Decoder:
 
         return read
 
-    def _union(self, field: Field) -> Callable[[int, int], object]:
+    def _union(self, field: Field) -> Callable[[int, int, int], object]:
         tables = [self.table(member) for member in field.members]
 
-        def read(tag: int, at: int) -> object:
-            if not 0 < tag <= len(tables):
-                if tag == 0:
-                    return None
-                raise self._reader.error(
-                    f"{field.path}: unknown union tag",
-                    at,
-                    actual=tag,
-                    expected=f"0 to {len(tables)}",
-                )
-            return tables[tag - 1](at)
-
-        return read
-
-    def _missing(self, field: Field) -> Callable[[int, int], object]:
-        def read(tag: int, at: int) -> object:
-            if tag:
-                raise self._reader.error(f"{field.path}: union has a type and no value", at)
-            return None
+        def read(tag: int, at: int, offset: int) -> object:
+            if tag == 0:
+                return None
+            if tag > len(tables):
+                what, expected = f"{field.path}: unknown union tag", f"0 to {len(tables)}"
+                raise self._reader.error(what, at, actual=tag, expected=expected)
+            if offset == 0:
+                what = f"{field.path} is half a union"
+                raise self._reader.error(what, at, actual=f"type {tag} and no value")
+            return tables[tag - 1](at + offset)
 
         return read
 
@@ -277,48 +302,3 @@ def _is_recursive(root: type) -> bool:
         ]
         for table in tables
     )
-
-
-def _layout(table: Table, offsets: tuple[int, ...]) -> str:
-    """Return the `struct` layout of the stored inline values, from the start of the table."""
-    layout, at = "", 0
-    for slot, offset in _stored(offsets):
-        layout += "x" * (offset - at) + table.slots[slot].scalar.code
-        at = offset + table.slots[slot].scalar.size
-    return layout
-
-
-def _stored(offsets: tuple[int, ...]) -> list[tuple[int, int]]:
-    return sorted(
-        ((slot, offset) for slot, offset in enumerate(offsets) if offset), key=lambda item: item[1]
-    )
-
-
-@lru_cache(maxsize=4096)
-def _shape_code(table: Table, offsets: tuple[int, ...]) -> CodeType:
-    """Compile `read(at)` for tables whose values stand at these offsets."""
-    stored = _stored(offsets)
-    lines = ["def read(at):"]
-    if stored:
-        lines.append(f"    {', '.join(f'x{slot}' for slot, _ in stored)}, = unpack(at)")
-    followed = [f"x{slot}" for slot, _ in stored if table.slots[slot].is_offset]
-    if followed:
-        lines += [f"    if not ({' and '.join(followed)}):", "        zero(at)"]
-    values = ", ".join(_values(table, offsets))
-    lines.append(f"    return cls({values})")
-    return compile("\n".join(lines), f"<decoder of {table.name}>", "exec")
-
-
-def _values(table: Table, offsets: tuple[int, ...]) -> Iterator[str]:
-    for number, field in enumerate(table.fields):
-        slot, offset = field.slot, offsets[field.slot]
-        tag = f"x{slot - 1}" if field.kind is Kind.UNION and offsets[slot - 1] else "0"
-        if field.kind is Kind.SCALAR:
-            yield f"x{slot}" if offset else repr(field.default)
-        elif field.kind is Kind.UNION and (offset or tag != "0"):
-            place = f"at + {offset} + x{slot}" if offset else "at"
-            yield f"read{number}({tag}, {place})"
-        elif offset:
-            yield f"read{number}(at + {offset} + x{slot})"
-        else:
-            yield "None"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal, TypeAlias
 
-from cordbundle.flatbuffer.schema import Field, Kind, Scalar, Table, reachable
+from cordbundle.flatbuffer.schema import Field, Kind, Table, reachable
 
 __all__ = ["PHASE_BITS", "Order", "Shape", "encoder_source", "shape_of"]
 
@@ -142,8 +142,8 @@ def _field_source(field: Field, number: int, index: dict[type, int]) -> Iterator
     x, bit = f"x{field.slot}", 1 << (PHASE_BITS + field.slot)
     name = f"field{number}_{field.slot}"
     yield f"{x} = value.{field.name}"
-    if field.kind is Kind.SCALAR and field.scalar is not None:
-        yield from _scalar_source(field, field.scalar, x, name)
+    if field.kind is Kind.SCALAR:
+        yield from _scalar_source(field, x, name)
         yield f"    key |= {bit}"
         return
     if field.kind is Kind.UNION:
@@ -167,13 +167,14 @@ def _field_source(field: Field, number: int, index: dict[type, int]) -> Iterator
     yield f"    key |= {bit}"
 
 
-def _scalar_source(field: Field, scalar: Scalar, x: str, name: str) -> Iterator[str]:
+def _scalar_source(field: Field, x: str, name: str) -> Iterator[str]:
     """Skip the default; else check the value in line and leave what is odd to a function."""
-    if scalar.low is None:
+    low, high = field.scalar.low, field.scalar.high
+    if low is None:
         yield f"if {x} != {field.default!r} or builder.signed_zero and is_negative_zero({x}):"
         yield f"    if {x}.__class__ is not float:"
         yield f"        {x} = real({x}, {name})"
         return
     yield f"if {x} != {field.default!r}:"
-    yield f"    if {x}.__class__ not in INTEGERS or not {scalar.low} <= {x} <= {scalar.high}:"
+    yield f"    if {x}.__class__ not in INTEGERS or not {low} <= {x} <= {high}:"
     yield f"        {x} = whole({x}, {name})"

@@ -3,30 +3,33 @@
 Rules of this file: the bytes are those of the `flatbuffers` package's builder as flatc's generated
 Python drives it (or, on request, those of flatc's JSON parser), and tests hold it to them; no
 payload is copied but the smallest; every number is checked before it is packed. The package's
-builder is replaced because it cannot hold a vector by reference and spends most of a program's
-encoding time in three Python calls for every number.
+builder is replaced because it cannot hold a vector by reference, and because three fifths of the
+time in which ExecuTorch encodes a program go into its calls, several for every number.
 """
 
 from __future__ import annotations
 
-import math
-import re
 import struct
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from operator import sub
 from types import CodeType
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import NoReturn, cast
 
 from cordbundle.cord import Cord
 from cordbundle.errors import LayoutError, TooLargeError
 from cordbundle.flatbuffer.emit import Order, encoder_source, shape_of
-from cordbundle.flatbuffer.schema import Far, Field, Scalar, Table, reachable
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from cordbundle.flatbuffer.schema import Far, Field, Table, reachable
+from cordbundle.flatbuffer.values import (
+    INTEGERS,
+    is_negative_zero,
+    packed_vector,
+    payload_cord,
+    real,
+    utf8,
+    whole,
+)
 
 __all__ = ["LIMIT", "Encoded", "FarSlot", "encode"]
 
@@ -39,12 +42,7 @@ _JOINED = 4096
 _REMEMBERED = 16
 """Vectors of up to this many integers are packed once and reused: shapes repeat a lot."""
 
-_INTEGERS: set[type] = {int, bool}
-"""Classes that `struct` packs as they are; enumerations join when they are met."""
-
-_UINT8 = Scalar("uint8", "B", 1, 0, 255)
 _ZEROS = [bytes(size) for size in range(8)]
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +173,12 @@ def _code(schema: type) -> CodeType:
 def _namespace(schema: type) -> dict[str, object]:
     names: dict[str, object] = {
         "Far": Far,
-        "INTEGERS": _INTEGERS,
+        "INTEGERS": INTEGERS,
         "LIMIT": LIMIT,
-        "is_negative_zero": _is_negative_zero,
-        "real": _real,
+        "is_negative_zero": is_negative_zero,
+        "real": real,
         "too_large": _too_large,
-        "whole": _whole,
+        "whole": whole,
     }
     for number, table in enumerate(reachable(schema)):
         names[f"table{number}"] = table
@@ -232,10 +230,7 @@ class _Builder:
 
     def alignment(self, field: Field) -> int:
         """Return the alignment of a byte vector."""
-        layout = field.layout
-        if layout is None:
-            raise TypeError(f"{field.path} is no byte vector")
-        return self._alignments.get(layout.name or "", layout.align)
+        return self._alignments.get(field.layout.name or "", field.layout.align)
 
     def place(self, table: Table, key: int) -> tuple[Callable[..., bytes], int, int, bytes]:
         """Return a shape with the position of its vtable, an equal one's or, if new, the next."""
@@ -258,7 +253,7 @@ class _Builder:
         """Lay a string and its NUL."""
         data = self._strings.get(value) if isinstance(value, str) else None
         if data is None:
-            text = _utf8(value, field)
+            text = utf8(value, field)
             data = struct.pack("<I", len(text)) + text + b"\0"
             if isinstance(value, str):
                 self._strings[value] = data
@@ -276,8 +271,6 @@ class _Builder:
 
     def vector(self, field: Field) -> Callable[[Iterable[object]], int]:
         """Return the function that lays a vector of scalars for this field."""
-        if field.scalar is None:
-            raise TypeError(f"{field.path} is no vector of scalars")
         align = max(4, field.scalar.size)
         exact = field.scalar.low is not None
         packed = self._vectors.setdefault(field.path, {})
@@ -286,7 +279,7 @@ class _Builder:
             key = tuple(values)
             data = packed.get(key)
             if data is None:
-                data = _packed(key, field)
+                data = packed_vector(key, field)
                 self._minalign = max(self._minalign, align)
                 if exact and len(key) <= _REMEMBERED:
                     packed[key] = data
@@ -309,9 +302,9 @@ class _Builder:
     def payload(self, value: object, field: Field, align: int) -> int:
         """Lay a byte vector: by reference, or as a copy if it is small."""
         if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
-            value = _packed(tuple(value), field)[4:]
+            value = packed_vector(tuple(value), field)[4:]
         if not isinstance(value, bytes) or len(value) >= _JOINED:
-            value = value if isinstance(value, Cord) else _cord(value, field)
+            value = value if isinstance(value, Cord) else payload_cord(value, field)
         size = len(value)
         end = self.position + size
         end += -end % max(4, align)
@@ -383,95 +376,6 @@ class _Union(dict[type, tuple[int, Callable[[object], int]]]):
         index = names.index(cls.__name__)
         self[cls] = index + 1, self._encoders[index]()
         return self[cls]
-
-
-def _packed(values: tuple[object, ...], field: Field) -> bytes:
-    """Pack a vector of scalars after its length, each one checked."""
-    scalar = _UINT8 if field.scalar is None else field.scalar
-    if scalar.low is None or scalar.high is None:
-        numbers: Sequence[object] = [_real(item, field, at) for at, item in enumerate(values)]
-    elif _are_inside(values, scalar.low, scalar.high):
-        numbers = values
-    else:
-        numbers = [_whole(item, field, at) for at, item in enumerate(values)]
-    return struct.pack(f"<I{len(numbers)}{scalar.code}", len(numbers), *numbers)
-
-
-def _are_inside(values: tuple[object, ...], low: int, high: int) -> bool:
-    """Return whether all values are integers in a range; quickly, as nearly all are."""
-    if not _INTEGERS.issuperset(map(type, values)):
-        return False
-    numbers = cast(tuple[int, ...], values)
-    return not numbers or (low <= min(numbers) and max(numbers) <= high)
-
-
-def _whole(value: object, field: Field, index: int | None = None) -> int:
-    """Return a value as the integer that a field can hold.
-
-    Anything that equals such an integer counts as it, as in Python: True, NumPy's integers, 2.0.
-    """
-    scalar = _UINT8 if field.scalar is None else field.scalar
-    low, high = scalar.low, scalar.high
-    number = _integer(value)
-    if number is None or low is None or high is None or not low <= number <= high:
-        path = field.path if index is None else f"{field.path}[{index}]"
-        raise LayoutError(
-            f"{path} is no {scalar.name}", actual=repr(value)[:80], expected=f"{low} to {high}"
-        )
-    if isinstance(value, int):
-        _INTEGERS.add(type(value))
-    return number
-
-
-def _integer(value: object) -> int | None:
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return int(value) if value.is_integer() else None
-    if hasattr(value, "__index__"):
-        return int(value)
-    if type(value).__name__ in ("bool", "bool_"):  # NumPy's have no __index__
-        return int(bool(value))
-    return None
-
-
-def _real(value: object, field: Field, index: int | None = None) -> float:
-    """Return a value as a float; "inf" and "-inf" are how ExecuTorch's objects hold infinities."""
-    if isinstance(value, float):
-        return float(value)
-    if isinstance(value, str) and value in ("inf", "-inf"):
-        return float(value)
-    if isinstance(value, int) and abs(value) <= sys.float_info.max:
-        return float(value)
-    if hasattr(value, "__float__") and not isinstance(value, int):
-        return float(value)
-    path = field.path if index is None else f"{field.path}[{index}]"
-    raise LayoutError(f"{path} is no float64", actual=repr(value)[:80], expected="a number")
-
-
-def _is_negative_zero(value: object) -> bool:
-    return isinstance(value, float) and math.copysign(1.0, value) < 0
-
-
-def _utf8(value: object, field: Field) -> bytes:
-    if not isinstance(value, str):
-        raise LayoutError(f"{field.path} is no string", actual=type(value).__name__)
-    if not value.isascii():
-        bad = _SURROGATE.search(value)
-        if bad is not None:
-            raise LayoutError(
-                f"{field.path} holds half of a surrogate pair, which UTF-8 cannot hold",
-                actual=f"{bad.group()!r} at character {bad.start()}",
-            )
-    return value.encode()
-
-
-def _cord(value: object, field: Field) -> Cord:
-    try:
-        return Cord(cast("Buffer", value))
-    except TypeError as error:
-        name = type(value).__name__
-        raise LayoutError(f"{field.path} is not bytes-like", actual=name) from error
 
 
 def _too_large(size: int) -> NoReturn:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -23,7 +23,7 @@ from cordbundle.flatbuffer.schema import Table
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["MAX_DEPTH", "ByteRange", "Reader"]
+__all__ = ["MAX_DEPTH", "ByteRange", "Reader", "inline_end"]
 
 MAX_DEPTH = 64
 """Deepest nesting of tables, as in the verifier of flatbuffers."""
@@ -57,6 +57,26 @@ class ByteRange:
 
     offset: int
     size: int
+
+
+def inline_end(table: Table, offsets: Sequence[int]) -> tuple[int, str | None]:
+    """Return where the inline values of a table end, counted from its start.
+
+    Args:
+        table: The description.
+        offsets: Where the value of each slot begins; 0 = absent.
+
+    Returns:
+        The end, and None; or, where a value overlaps what stands before it, its least place and
+        the path of its field.
+    """
+    end = 4  # after the offset to the vtable
+    for offset, slot in sorted(zip(offsets, range(len(offsets)), strict=True)):
+        if 0 < offset < end:
+            return end, table.slots[slot].field.path
+        if offset:
+            end = offset + table.slots[slot].scalar.size
+    return end, None
 
 
 class _Pages:
@@ -291,16 +311,14 @@ class Reader:
         self.need(vtable, size, what)
         count = min(len(table.slots), size // 2 - 2)
         found = struct.unpack(f"<{count}H", self.read(vtable + 4, 2 * count, what))
-        end = 4
-        for slot, offset in zip(table.slots, found, strict=False):
-            if 0 < offset < 4:
-                raise self.error(
-                    f"{slot.field.path} is inside the table's own offset",
-                    vtable + 4,
-                    actual=offset,
-                    expected="0, or 4 and more",
-                )
-            end = max(end, offset + slot.scalar.size if offset else 0)
+        end, bad = inline_end(table, found)
+        if bad is not None:
+            raise self.error(
+                f"{bad} overlaps what stands before it in its table",
+                vtable + 4,
+                actual=f"offsets {found}",
+                expected=f"{end} or more",
+            )
         return end, (*found, *[0] * (len(table.slots) - count))
 
     def identifier(self) -> bytes:

@@ -71,9 +71,11 @@ class Scalar:
     high: int | None = None
 
 
+_BYTE = Scalar("uint8", "B", 1, 0, 2**8 - 1)
+
 Boolean: TypeAlias = Annotated[bool, Scalar("bool", "?", 1, 0, 1)]
 Int8: TypeAlias = Annotated[int, Scalar("int8", "b", 1, -(2**7), 2**7 - 1)]
-UInt8: TypeAlias = Annotated[int, Scalar("uint8", "B", 1, 0, 2**8 - 1)]
+UInt8: TypeAlias = Annotated[int, _BYTE]
 Int32: TypeAlias = Annotated[int, Scalar("int32", "i", 4, -(2**31), 2**31 - 1)]
 UInt32: TypeAlias = Annotated[int, Scalar("uint32", "I", 4, 0, 2**32 - 1)]
 Int64: TypeAlias = Annotated[int, Scalar("int64", "q", 8, -(2**63), 2**63 - 1)]
@@ -138,7 +140,7 @@ class Field:
         kind: What it holds.
         slot: Its id; for a union that of the value, one after that of the type.
         default: What an absent field reads as.
-        scalar: Type of the scalar or of the vector's elements.
+        scalar: Type of the scalar or of the vector's elements; an offset where they are tables.
         layout: Alignment of a byte vector.
         members: The dataclass of the table, or those of the union by tag - 1.
     """
@@ -148,8 +150,8 @@ class Field:
     kind: Kind
     slot: int
     default: object = None
-    scalar: Scalar | None = None
-    layout: Bytes | None = None
+    scalar: Scalar = _OFFSET
+    layout: Bytes = Bytes()
     members: tuple[type, ...] = ()
 
 
@@ -204,13 +206,17 @@ class Table:
         raise AttributeError(f"table {self.name} has no field {name}")
 
 
-@cache
 def table_of(cls: type) -> Table:
     """Compile the description of a dataclass; O(fields) once, O(1) later.
 
     Raises:
         TypeError: An annotation that no flatbuffer can hold.
     """
+    return _table(cls)
+
+
+@cache
+def _table(cls: type) -> Table:
     hints = get_type_hints(cls, include_extras=True)
     fields: list[Field] = []
     slots: list[Slot] = []
@@ -219,8 +225,7 @@ def table_of(cls: type) -> Table:
         fields.append(field)
         if field.kind is Kind.UNION:
             slots.append(Slot(field, _TAG, is_tag=True))
-        is_scalar = field.kind is Kind.SCALAR and field.scalar is not None
-        slots.append(Slot(field, field.scalar if is_scalar and field.scalar else _OFFSET))
+        slots.append(Slot(field, field.scalar if field.kind is Kind.SCALAR else _OFFSET))
     return Table(cls, tuple(fields), tuple(slots))
 
 
@@ -228,7 +233,7 @@ def _field(cls: type, name: str, hint: object, default: object, slot: int) -> Fi
     path = f"{cls.__name__}.{name}"
     marks = getattr(hint, "__metadata__", ())
     if marks and isinstance(marks[0], Bytes):
-        return Field(path, name, Kind.BYTES, slot, layout=marks[0])
+        return Field(path, name, Kind.BYTES, slot, scalar=_BYTE, layout=marks[0])
     if marks and isinstance(marks[0], Scalar):
         return Field(path, name, Kind.SCALAR, slot, default=default, scalar=marks[0])
     options = [hint]

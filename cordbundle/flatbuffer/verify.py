@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
-from cordbundle.flatbuffer.reader import MAX_DEPTH, Reader
+from cordbundle.flatbuffer.reader import MAX_DEPTH, Reader, inline_end
 from cordbundle.flatbuffer.schema import Field, Kind, Table, table_of
 
 __all__ = ["MAX_FINDINGS", "Finding", "verify"]
@@ -123,7 +123,9 @@ class _Walk:
                 stack.append(self._table(table, at, depth))
 
     def _find(self, at: int, what: str, expected: object, actual: object) -> None:
-        self.findings.append(Finding(self._reader.base + at, what, str(expected), str(actual)))
+        if len(self.findings) < MAX_FINDINGS:
+            place = self._reader.base + at
+            self.findings.append(Finding(place, what, str(expected), str(actual)))
 
     def _inside(self, at: int, size: int, what: str) -> bool:
         if at >= 0 and at + size <= self._size:
@@ -190,13 +192,11 @@ class _Walk:
         stored = self._vtables[table.cls, vtable]
         if stored is None:
             return None
-        end = 4
+        end, _ = inline_end(table, stored)
         unaligned = [(0, 4, f"table {table.name}")] if at % 4 else []
         for slot, offset in zip(table.slots, stored, strict=True):
-            if offset:
-                end = max(end, offset + slot.scalar.size)
-                if (at + offset) % slot.scalar.size:
-                    unaligned.append((offset, slot.scalar.size, slot.field.path))
+            if offset and (at + offset) % slot.scalar.size:
+                unaligned.append((offset, slot.scalar.size, slot.field.path))
         unions = [
             (stored[field.slot - 1], field, stored[field.slot])
             for field in table.fields
@@ -225,11 +225,11 @@ class _Walk:
             return None
         count = min(len(table.slots), size // 2 - 2)
         found = struct.unpack(f"<{count}H", self._reader.read(vtable + 4, 2 * count))
-        for slot, offset in zip(table.slots, found, strict=False):
-            if 0 < offset < 4:
-                name = slot.field.path
-                self._find(vtable, f"{name} is inside the table's own offset", "4 or more", offset)
-                return None
+        end, bad = inline_end(table, found)
+        if bad is not None:
+            what = f"{bad} overlaps what stands before it in its table"
+            self._find(vtable, what, f"{end} or more", f"offsets {found}")
+            return None
         return (*found, *[0] * (len(table.slots) - count))
 
     def _union(
@@ -263,10 +263,8 @@ class _Walk:
         return count
 
     def _plain_vector(self, field: Field, at: int) -> None:
-        if field.scalar is not None:
-            self._vector(field, at, field.scalar.size, field.scalar.size)
-        elif field.layout is not None:
-            self._vector(field, at, 1, field.layout.align)
+        width = field.scalar.size
+        self._vector(field, at, width, max(width, field.layout.align))
 
     def _string(self, field: Field, at: int) -> None:
         size = self._vector(field, at, 1, 1)
@@ -295,6 +293,8 @@ class _Walk:
         table = table_of(field.members[0])
         count = self._vector(field, at, 4, 4) or 0
         for first in range(0, count, _BATCH):
+            if len(self.findings) == MAX_FINDINGS:
+                return
             here = at + 4 + 4 * first
             number = min(_BATCH, count - first)
             for offset in struct.unpack(f"<{number}I", self._reader.read(here, 4 * number)):

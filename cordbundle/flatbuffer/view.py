@@ -124,7 +124,7 @@ def _getter(field: Field) -> Callable[[View], object]:
 
     def get(view: View) -> object:
         offset = view._offsets[field.slot]
-        if offset == 0:
+        if offset == 0 and field.kind is not Kind.UNION:
             return field.default
         return read(view, field, view._at + offset)
 
@@ -132,8 +132,7 @@ def _getter(field: Field) -> Callable[[View], object]:
 
 
 def _scalar(view: View, field: Field, at: int) -> object:
-    code = "B" if field.scalar is None else field.scalar.code
-    return view._reader.unpacker(code)(at)[0]
+    return view._reader.unpacker(field.scalar.code)(at)[0]
 
 
 def _string(view: View, field: Field, at: int) -> str:
@@ -147,7 +146,7 @@ def _bytes(view: View, field: Field, at: int) -> Cord:
 
 def _scalars(view: View, field: Field, at: int) -> VectorView[object]:
     reader = view._reader
-    code, width = ("B", 1) if field.scalar is None else (field.scalar.code, field.scalar.size)
+    code, width = field.scalar.code, field.scalar.size
     place = reader.vector(reader.follow(at, field.path), width, field.path)
     one = reader.unpacker(code)
     return VectorView(
@@ -179,6 +178,9 @@ def _union(view: View, field: Field, at: int) -> object:
             actual=tag,
             expected=f"0 to {len(field.members)}",
         )
+    if not view._offsets[field.slot]:
+        what = f"{field.path} is half a union"
+        raise reader.error(what, view._at, actual=f"type {tag} and no value")
     return view_of(reader, field.members[tag - 1], reader.follow(at, field.path))
 
 

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
+from cordbundle import chunks as chunks_module
 from cordbundle import cord as cord_module
 from cordbundle.cord import Cord, Deferred, Digest, Fill
 
@@ -52,13 +53,17 @@ class CordMachine(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "content.bin"
         self.path.write_bytes(CONTENT)
-        self.small_steps = mock.patch.object(cord_module, "STEP", STEP)
-        self.small_steps.start()
+        self.small_steps = [
+            mock.patch.object(module, "STEP", STEP) for module in (chunks_module, cord_module)
+        ]
+        for patch in self.small_steps:
+            patch.start()
         self.made: list[Model] = []
 
     def teardown(self) -> None:
         self.made.clear()
-        self.small_steps.stop()
+        for patch in self.small_steps:
+            patch.stop()
         self.folder.cleanup()
 
     def keep(self, cord: Cord, data: bytes) -> Model:

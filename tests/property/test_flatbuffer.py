@@ -16,7 +16,7 @@ from tests.test_flatbuffer_read import FULL
 ROOTS = [Node, program.Program, bpte_schema.BundledProgram, ptd_schema.FlatTensor]
 SOUND = bytes(encode(FULL, b"TEST").cord)
 
-instances: st.SearchStrategy[Any] = st.sampled_from(ROOTS).flatmap(lambda root: tables(root))
+instances: st.SearchStrategy[Any] = st.sampled_from(ROOTS).flatmap(tables)
 orders: st.SearchStrategy[Any] = st.sampled_from(["pack", "flatc"])
 
 

@@ -1,0 +1,142 @@
+"""`FlatTensorSerializer`: `.ptd` files in ExecuTorch's terms.
+
+Rules of this file: ExecuTorch's version number is read when it is needed; no `flatc`, no temporary
+folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING
+
+from executorch.exir._serialize._named_data_store import NamedDataStoreOutput
+from executorch.exir._serialize.data_serializer import DataEntry, DataPayload, DataSerializer
+from executorch.extension.flat_tensor.serialize import flat_tensor_schema
+from executorch.extension.flat_tensor.serialize import serialize as original
+from executorch.extension.flat_tensor.serialize.serialize import FlatTensorConfig
+
+from cordbundle import ptd_schema as schema
+from cordbundle.cord import Cord
+from cordbundle.errors import FormatError, UnsupportedVersionError
+from cordbundle.executorch.records import factories
+from cordbundle.flatbuffer import decode, no_collection
+from cordbundle.inputs import blob_cord, source_name
+from cordbundle.ptd import PtdFile
+from cordbundle.ptd_writer import assemble_ptd
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["FlatTensorSerializer", "NewerFlatTensorError"]
+
+_ANY = 2**32 - 1
+
+
+@cache
+def _factories() -> dict[type, Callable[..., object]]:
+    """Return what makes the records that are handed out; the tables around them are passed over."""
+    made = factories(flat_tensor_schema, schema.FlatTensor)
+    return {schema.TensorLayout: made[schema.TensorLayout]}
+
+
+class NewerFlatTensorError(UnsupportedVersionError, NotImplementedError):
+    """Say that a `.ptd` file has a newer schema; a `NotImplementedError` as in ExecuTorch."""
+
+
+class FlatTensorSerializer(DataSerializer):  # type: ignore[misc]  # ExecuTorch has no types
+    """Serialize named data as `.ptd` files, by reference.
+
+    Args:
+        config: The alignment of segments; 128 bytes if None.
+    """
+
+    def __init__(self, config: FlatTensorConfig | None = None) -> None:
+        self.config = FlatTensorConfig() if config is None else config
+
+    def serialize(self, data: DataPayload) -> Cord:
+        """Serialize blobs and their keys; see `cordbundle.serialize_ptd`.
+
+        Raises:
+            LayoutError: A key or alignment that cannot be stored.
+        """
+        with no_collection():
+            return assemble_ptd(
+                data.buffers,
+                data.named_data,
+                self.config.segment_alignment,
+                version=original._FLAT_TENSOR_VERSION,
+            )
+
+    def deserialize(self, blob: Cord | Buffer) -> DataPayload:
+        """Read a `.ptd` file into memory.
+
+        Args:
+            blob: The whole file: this project's Cord, ExecuTorch's, or a bytes-like object.
+
+        Returns:
+            The blobs as `bytes`, and their keys. Alignments are not in the file.
+
+        Raises:
+            FormatError: It is no `.ptd` file, or a damaged one.
+            NewerFlatTensorError: It has a newer schema than ExecuTorch knows.
+        """
+        cord = blob_cord(blob)
+        file = PtdFile(cord, source_name(blob, cord, "<memory>"), max_version=_ANY)
+        with no_collection():
+            root = _root(file)
+            buffers = _segments(file, root)
+            named_data = {}
+            for entry in root.named_data or ():
+                if entry.segment_index >= len(buffers):
+                    raise FormatError(
+                        f"segment of key {entry.key!r} does not exist",
+                        source=file.name,
+                        expected=f"an index below {len(buffers)}",
+                        actual=entry.segment_index,
+                    )
+                named_data[entry.key] = DataEntry(entry.segment_index, 1, entry.tensor_layout)
+        return DataPayload(buffers=buffers, named_data=named_data)
+
+    def deserialize_to_named_data_store_output(
+        self, blob: Cord | Buffer, name: str
+    ) -> NamedDataStoreOutput:
+        """Read a `.ptd` file as the contents of a store whose external tag is `name`.
+
+        Raises:
+            FormatError: As for `deserialize`.
+        """
+        payload = self.deserialize(blob)
+        return NamedDataStoreOutput(
+            buffers=payload.buffers, pte_data={}, external_data={name: payload.named_data}
+        )
+
+
+def _root(file: PtdFile) -> schema.FlatTensor:
+    """Return the metadata with ExecuTorch's tensor layouts, if ExecuTorch knows its version."""
+    newest = original._FLAT_TENSOR_VERSION
+    root: schema.FlatTensor = decode(file._root, factories=_factories())
+    if root.version > newest:
+        raise NewerFlatTensorError(
+            "newer schema version",
+            source=file.name,
+            expected=f"at most {newest}",
+            actual=root.version,
+        )
+    return root
+
+
+def _segments(file: PtdFile, root: schema.FlatTensor) -> list[bytes]:
+    """Read the segments into memory."""
+    base = file.header.segment_base_offset if file.header else 0
+    cord = file.cord
+    chunk = cord.first_chunk()
+    flat = chunk if isinstance(chunk, memoryview) and chunk.nbytes == len(cord) else None
+    segments = []
+    for number, segment in enumerate(root.segments or ()):
+        start, end = base + segment.offset, base + segment.offset + segment.size
+        if flat is not None and end <= flat.nbytes:
+            segments.append(bytes(flat[start:end]))
+        else:
+            segments.append(bytes(file.range_of(start, segment.size, f"segment {number}")))
+    return segments

@@ -1,0 +1,131 @@
+"""Putting this package's functions and classes in the place of ExecuTorch's.
+
+Rules of this file: ExecuTorch's modules bind these names by value, so every loaded module is swept,
+on the way in and on the way out; it is one switch for the whole process, counted, behind a lock;
+the originals are remembered once and never wrapped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Iterator
+from functools import cache
+from types import ModuleType
+
+from cordbundle.executorch import bundled, flat_tensor, named_data, programs
+
+__all__ = ["install", "patched", "uninstall"]
+
+
+@cache
+def _replacements() -> dict[str, tuple[object, object]]:
+    """Return (original, ours) by name; importing the modules that define the originals."""
+    from executorch.devtools.bundled_program import serialize as bundled_originals
+    from executorch.exir._serialize import _named_data_store, _program, _serialize
+    from executorch.extension.flat_tensor.serialize import serialize as flat_originals
+
+    rooms: tuple[tuple[ModuleType, ModuleType, tuple[str, ...]], ...] = (
+        (_serialize, programs, ("serialize_for_executorch",)),
+        (_program, programs, ("serialize_pte_binary", "deserialize_pte_binary")),
+        (_named_data_store, named_data, ("NamedDataStore",)),
+        (flat_originals, flat_tensor, ("FlatTensorSerializer",)),
+        (
+            bundled_originals,
+            bundled,
+            (
+                "serialize_from_bundled_program_to_flatbuffer",
+                "deserialize_from_flatbuffer_to_bundled_program",
+            ),
+        ),
+    )
+    return {
+        name: (getattr(theirs, name), getattr(ours, name))
+        for theirs, ours, names in rooms
+        for name in names
+    }
+
+
+class _Patch:
+    """The switch: how many want it on, and what was changed for them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._wanted = 0
+        self._changed: list[tuple[ModuleType, str, object, object]] = []
+
+    def on(self) -> None:
+        with self._lock:
+            replaced = {id(theirs): ours for theirs, ours in _replacements().values()}
+            self._wanted += 1
+            for module, name, value in _bindings():
+                if id(value) in replaced:
+                    self._set(module, name, value, replaced[id(value)])
+
+    def _set(self, module: ModuleType, name: str, theirs: object, ours: object) -> None:
+        self._changed.append((module, name, theirs, ours))
+        setattr(module, name, ours)
+
+    def off(self) -> None:
+        with self._lock:
+            if self._wanted == 0:
+                raise RuntimeError("uninstall() without install()")
+            self._wanted -= 1
+            if self._wanted:
+                return
+            for module, name, theirs, ours in reversed(self._changed):
+                if vars(module).get(name) is ours:
+                    setattr(module, name, theirs)
+            self._changed.clear()
+            restored = {id(ours): theirs for theirs, ours in _replacements().values()}
+            for module, name, value in _bindings():
+                if id(value) in restored and _is_executorch(module):  # first imported meanwhile
+                    setattr(module, name, restored[id(value)])
+
+
+def _bindings() -> Iterator[tuple[ModuleType, str, object]]:
+    for module in list(sys.modules.values()):
+        if isinstance(module, ModuleType):  # some packages put other objects there
+            for name, value in list(vars(module).items()):
+                yield module, name, value
+
+
+def _is_executorch(module: ModuleType) -> bool:
+    return module.__name__.partition(".")[0] == "executorch"
+
+
+_patch = _Patch()
+
+
+def install() -> None:
+    """Put this package's functions and classes in the place of ExecuTorch's, until `uninstall`.
+
+    It is for the whole process, all threads; calls are counted. Every loaded module that binds one
+    of the originals is changed, O(modules); modules imported later get the replacements from there.
+    Objects that were made before stay what they are.
+    """
+    _patch.on()
+
+
+def uninstall() -> None:
+    """Undo one `install`; the last one puts every original back.
+
+    That is every binding that was changed, and those in modules of ExecuTorch that were first
+    imported meanwhile. Other modules that were first imported meanwhile keep what they took, which
+    works without the patch too.
+
+    Raises:
+        RuntimeError: There is no `install` to undo.
+    """
+    _patch.off()
+
+
+@contextlib.contextmanager
+def patched() -> Iterator[None]:
+    """Run a block with ExecuTorch on cordbundle; see `install`. Blocks may be nested."""
+    install()
+    try:
+        yield
+    finally:
+        uninstall()

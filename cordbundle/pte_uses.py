@@ -1,0 +1,114 @@
+"""Who uses what in a program: segments, constants, inline payloads.
+
+Rules of this file: it reads metadata lazily and checks every index that it follows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cordbundle import program as schema
+from cordbundle.errors import FormatError
+from cordbundle.tensors import ScalarType
+
+__all__ = ["InlineDelegate", "constant_sizes", "inline_delegates", "named_uses", "static_uses"]
+
+INLINE, IN_SEGMENT = 0, 1  # DataLocation
+
+
+@dataclass(frozen=True, slots=True)
+class InlineDelegate:
+    """A delegate whose payload is in the metadata.
+
+    Attributes:
+        method: Number of its method.
+        index: Its number in the method.
+        name: Its name for people.
+        payload: Number of its payload in `Program.backend_delegate_data`.
+    """
+
+    method: int
+    index: int
+    name: str
+    payload: int
+
+
+def static_uses(root: schema.Program) -> dict[int, list[str]]:
+    """Return what each segment is used for other than named data. O(methods + delegates)."""
+    uses: dict[int, list[str]] = {}
+    constants = root.constant_segment
+    if constants is not None and constants.offsets:
+        uses.setdefault(constants.segment_index, []).append("constants")
+    for mutable in root.mutable_data_segments or ():
+        uses.setdefault(mutable.segment_index, []).append("mutable data")
+    for plan in root.execution_plan or ():
+        for delegate in plan.delegates or ():
+            place = delegate.processed
+            if place is not None and place.location == IN_SEGMENT:
+                uses.setdefault(place.index, []).append(_delegate_name(plan, delegate))
+    return uses
+
+
+def named_uses(root: schema.Program) -> dict[int, list[str]]:
+    """Return the keys that name each segment, as text."""
+    uses: dict[int, list[str]] = {}
+    for entry in root.named_data or ():
+        uses.setdefault(entry.segment_index, []).append(f"key {entry.key!r}")
+    return uses
+
+
+def constant_sizes(root: schema.Program) -> dict[int, int]:
+    """Return how many bytes tensors read of each constant that they refer to. O(values).
+
+    A constant is what a tensor without planned memory refers to.
+
+    Raises:
+        FormatError: Such a tensor has no known scalar type.
+    """
+    sizes: dict[int, int] = {}
+    for plan in root.execution_plan or ():
+        for number, value in enumerate(plan.values or ()):
+            tensor = value.val
+            if not isinstance(tensor, schema.Tensor) or not tensor.data_buffer_idx:
+                continue
+            if tensor.allocation_info is not None:
+                continue
+            kind = ScalarType.get(tensor.scalar_type)
+            if kind is None:
+                raise FormatError(
+                    f"value {number} of method {plan.name!r} has an unknown scalar type",
+                    actual=tensor.scalar_type,
+                )
+            needed = math.prod(tensor.sizes or ()) * kind.itemsize
+            index = tensor.data_buffer_idx
+            sizes[index] = max(sizes.get(index, 0), needed)
+    return sizes
+
+
+def inline_delegates(root: schema.Program, source: str) -> Iterator[InlineDelegate]:
+    """Yield the delegates whose payloads are in the metadata.
+
+    Raises:
+        FormatError: A payload that does not exist.
+    """
+    count = len(root.backend_delegate_data or ())
+    for method, plan in enumerate(root.execution_plan or ()):
+        for index, delegate in enumerate(plan.delegates or ()):
+            place = delegate.processed
+            if place is None or place.location != INLINE:
+                continue
+            name = _delegate_name(plan, delegate)
+            if place.index >= count:
+                raise FormatError(
+                    f"data of {name} does not exist",
+                    source=source,
+                    expected=f"an index below {count}",
+                    actual=place.index,
+                )
+            yield InlineDelegate(method, index, name, place.index)
+
+
+def _delegate_name(plan: schema.ExecutionPlan, delegate: schema.BackendDelegate) -> str:
+    return f"delegate {delegate.id!r} of method {plan.name!r}"

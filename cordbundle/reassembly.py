@@ -1,0 +1,133 @@
+"""Take an open file apart into head and segments, and lay it out again.
+
+Rules of this file: it knows where each format says its segments are; where they stand is
+relayout.py's business; nothing is changed here, and payload goes by reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cordbundle import ptd_schema
+from cordbundle.bpte import LENGTH_SIZE, BundleFile
+from cordbundle.cord import Cord
+from cordbundle.flatbuffer import Reader, decode, verify
+from cordbundle.flatbuffer.schema import Int8, Int32, UInt8, UInt32, UInt64
+from cordbundle.layout import Layout
+from cordbundle.ptd import PtdFile
+from cordbundle.pte import PteFile
+from cordbundle.relayout import Part, split
+from cordbundle.writer import WriteReport, write
+
+if TYPE_CHECKING:
+    from cordbundle.writer import Durability, Progress, Target
+
+__all__ = ["Rewrite", "rewrite"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rewrite:
+    """A file that is planned anew and can be written any number of times.
+
+    Attributes:
+        cord: All bytes of the file, by reference.
+        layout: Where everything stands. Empty segments take no place and are not listed.
+        changes: What differs from the source, in words, with offsets and sizes in bytes before and
+            after; empty if nothing does.
+    """
+
+    cord: Cord
+    layout: Layout
+    changes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.cord)
+
+    def write(
+        self,
+        target: Target,
+        *,
+        durability: Durability = "file",
+        progress: Progress | None = None,
+    ) -> WriteReport:
+        """Write the file; see `cordbundle.write`."""
+        return write(self.cord, target, durability=durability, progress=progress)
+
+
+def rewrite(file: PteFile | PtdFile | BundleFile) -> Rewrite:
+    """Take an open file of any kind apart and lay it out again, unchanged.
+
+    What the metadata calls a segment is one; in a bundle without a segment table its program is.
+    Bytes between and after them that are no padding are kept as segments of their own.
+
+    Args:
+        file: The open file.
+
+    Returns:
+        The same bytes, put together from head and segments, and where they stand. O(segments);
+        bytes between segments are read.
+
+    Raises:
+        FormatError: A segment overlaps another or the metadata, or passes the end of the file.
+    """
+    base = file.header.segment_base_offset if file.header else 0
+    end = file.metadata_end
+    if isinstance(file, PtdFile):
+        parts = _ptd_parts(file)
+    elif isinstance(file, PteFile):
+        places = [(place.offset, place.size) for place in file.segment_ranges]
+        parts = [Part(f"segment {number}", *place) for number, place in enumerate(places)]
+    else:
+        parts = _bundle_parts(file)
+        if file.header is None and parts:
+            end = parts[0].offset - LENGTH_SIZE  # the rest of the flatbuffer follows the program
+    taken = split(file.cord, end, base, parts, file.name)
+    layout = taken.layout
+    return Rewrite(taken.head + layout.body(), layout, ())
+
+
+def _ptd_parts(file: PtdFile) -> list[Part]:
+    """Return the segments of weights, also of the schema of before ExecuTorch 0.6."""
+    reader = Reader(file.cord[: file.metadata_end], name=file.name)
+    kinds = ptd_schema.FlatTensor, _OldFlatTensor
+    findings = [verify(reader, kind) for kind in kinds]
+    if not findings[0] or findings[1]:
+        places = [(place.offset, place.size) for place in file.segment_ranges]
+    else:
+        base = file.header.segment_base_offset if file.header else 0
+        table = decode(reader.root(_OldFlatTensor)).segments or ()
+        places = [(base + segment.offset, segment.size) for segment in table]
+    return [Part(f"segment {number}", *place) for number, place in enumerate(places)]
+
+
+@dataclass(slots=True)
+class _OldTensor:
+    """A tensor in the first schema of weights."""
+
+    fully_qualified_name: str | None = None
+    scalar_type: Int8 = 0
+    sizes: Sequence[Int32] | None = None
+    dim_order: Sequence[UInt8] | None = None
+    segment_index: UInt32 = 0
+    offset: UInt64 = 0
+
+
+@dataclass(slots=True)
+class _OldFlatTensor:
+    """The root table of the first schema of weights, which had the same identifier."""
+
+    version: UInt32 = 0
+    tensor_alignment: UInt32 = 0
+    tensors: Sequence[_OldTensor] | None = None
+    segments: Sequence[ptd_schema.DataSegment] | None = None
+
+
+def _bundle_parts(file: BundleFile) -> list[Part]:
+    """Return the segments of a bundle; its program where it has no segment table."""
+    placements = file.layout.placements
+    if placements:
+        return [Part(p.name, p.offset, p.size, p.length_prefix) for p in placements]
+    size = len(file.program)
+    return [Part("program", file.program_offset, size, True)] if size else []

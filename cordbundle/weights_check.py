@@ -1,0 +1,152 @@
+"""Are the external tensors of a program all there, and what it takes them to be?
+
+Rules of this file: what counts is what the runtime looks at (`parse_external_constants` and
+`validateTensorLayout` of ExecuTorch 1.5): the key, the scalar type, the sizes and the dim order; no
+tensor is read. Delegates look up named data by keys that the program does not tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from cordbundle import program as schema
+from cordbundle.named_data import TensorLayout
+from cordbundle.pte import PteFile
+from cordbundle.scalar_types import ScalarType
+from cordbundle.weights import Weight
+
+__all__ = ["KeyFinding", "WeightsCheck", "check_weights", "layout_text"]
+
+_EXTERNAL = 1  # TensorDataLocation.EXTERNAL
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFinding:
+    """Something wrong with a key.
+
+    Attributes:
+        key: The key.
+        what: What is wrong.
+        file: The weights file at fault, if it is one.
+        expected: What the program takes the tensor to be.
+        actual: What the file holds.
+    """
+
+    key: str
+    what: str
+    file: str | None = None
+    expected: str | None = None
+    actual: str | None = None
+
+    def __str__(self) -> str:
+        place = f"key {self.key!r}" if self.file is None else f"{self.file}: key {self.key!r}"
+        facts = [
+            f"{word} {value}"
+            for word, value in (("found", self.actual), ("expected", self.expected))
+            if value is not None
+        ]
+        return f"{place}: {self.what}" + (f": {', '.join(facts)}" if facts else "")
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsCheck:
+    """What became of a comparison.
+
+    Attributes:
+        keys: The external keys of the program, sorted.
+        findings: All that keeps the runtime from loading the program with the weights, by key.
+        unneeded: Weights that no tensor of the program names, by key.
+        backends: The backends of the program's delegates, which may look up keys of their own.
+    """
+
+    keys: tuple[str, ...]
+    findings: tuple[KeyFinding, ...]
+    unneeded: tuple[Weight, ...]
+    backends: tuple[str, ...]
+
+
+def check_weights(program: PteFile, weights: Iterable[Weight]) -> WeightsCheck:
+    """Compare the external tensors of a program with weights. O(metadata of both).
+
+    Args:
+        program: The program.
+        weights: All that is in the weights files, as `read_weights` returned it.
+
+    Raises:
+        FormatError: The program's metadata is damaged.
+    """
+    held: dict[str, list[Weight]] = {}
+    for weight in weights:
+        held.setdefault(weight.key, []).append(weight)
+    plans = program.program().execution_plan or ()
+    wanted = _external_tensors(plans)
+    findings = [
+        finding
+        for key in sorted(held.keys() | wanted.keys())
+        for finding in _findings(key, wanted.get(key, ()), held.get(key, ()))
+    ]
+    unneeded = [held[key][0] for key in sorted(held.keys() - wanted.keys())]
+    backends = {delegate.id or "" for plan in plans for delegate in plan.delegates or ()}
+    return WeightsCheck(
+        tuple(sorted(wanted)), tuple(findings), tuple(unneeded), tuple(sorted(backends))
+    )
+
+
+_Facts = tuple[int, tuple[int, ...], tuple[int, ...]]
+
+
+def _external_tensors(plans: Iterable[schema.ExecutionPlan]) -> dict[str, tuple[_Facts, ...]]:
+    """Return what a program takes its external tensors to be; one key may be several things."""
+    wanted: dict[str, dict[_Facts, None]] = {}
+    for plan in plans:
+        for value in plan.values or ():
+            tensor = value.val
+            info = tensor.extra_tensor_info if isinstance(tensor, schema.Tensor) else None
+            if isinstance(tensor, schema.Tensor) and info and info.location == _EXTERNAL:
+                sizes = tuple(tensor.sizes or ())
+                order = range(len(sizes)) if tensor.dim_order is None else tensor.dim_order
+                facts = (tensor.scalar_type, sizes, tuple(order))
+                wanted.setdefault(info.fully_qualified_name or "", {})[facts] = None
+    return {key: tuple(kinds) for key, kinds in wanted.items()}
+
+
+def _findings(key: str, wanted: Sequence[_Facts], held: Sequence[Weight]) -> Iterator[KeyFinding]:
+    if len(held) > 1:
+        files = " and ".join(dict.fromkeys(weight.file for weight in held))
+        yield KeyFinding(key, "ambiguous", None, "one blob", f"{len(held)}, in {files}")
+    if wanted and not held:
+        yield KeyFinding(key, "missing", expected=_text(*wanted[0]))
+    for facts in wanted:
+        expected = _text(*facts)
+        for weight in held:
+            layout = weight.layout
+            if layout is None:
+                nbytes = f"{len(weight.data)} bytes"
+                yield KeyFinding(key, "has no tensor layout", weight.file, expected, nbytes)
+            elif _facts(layout) != facts:
+                what = f"another {_difference(_facts(layout), facts)}"
+                yield KeyFinding(key, what, weight.file, expected, layout_text(layout))
+
+
+def _difference(found: _Facts, expected: _Facts) -> str:
+    """Return in words what differs first."""
+    names = ("scalar type", "shape", "dim order")
+    return next(name for name, a, b in zip(names, found, expected, strict=True) if a != b)
+
+
+def _facts(layout: TensorLayout) -> _Facts:
+    return int(layout.scalar_type), tuple(layout.sizes), tuple(layout.dim_order)
+
+
+def layout_text(layout: TensorLayout) -> str:
+    """Return what a tensor is, in words: `FLOAT [2, 3]`."""
+    return _text(*_facts(layout))
+
+
+def _text(number: int, sizes: Sequence[int], dim_order: Sequence[int]) -> str:
+    kind = ScalarType.get(number)
+    text = f"{number if kind is None else kind.name} {list(sizes)}"
+    if list(dim_order) == list(range(len(sizes))):
+        return text
+    return f"{text} in dim order {list(dim_order)}"

@@ -71,6 +71,7 @@ def no_collection() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
+            gc.collect(0)  # else the next allocation may search all that the process holds
             gc.enable()
 
 

@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 import cordbundle as cb
 from cordbundle import program as schema
 from cordbundle.flatbuffer.schema import Kind, table_of
+
+pytest.importorskip("flatbuffers")  # ExecuTorch's encoder
+
 from tests.flatbuffer_samples import tables
 from tests.test_program import as_executorch
 

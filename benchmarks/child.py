@@ -1,7 +1,8 @@
 """The process under test: `python -m benchmarks.child`, told by its parent what to do.
 
 Rules of this file: nothing is imported at the start that a competitor does not need; standard
-output belongs to the parent, whatever a competitor prints goes to standard error.
+output belongs to the parent, whatever a competitor prints goes to standard error. Nothing is kept
+from one call to the next: a process measures one.
 
     parent                                child
     {"entry", "task", "warm_up"}    ->    imports the competitor
@@ -25,9 +26,13 @@ from typing import Any, Literal
 
 from benchmarks.procfs import io_counters, memory, reset_peak
 
-__all__ = ["Action", "Task", "main"]
+__all__ = ["Action", "Facts", "Task", "main"]
 
-Action = Callable[[], dict[str, object]]
+Facts = dict[str, object]
+
+Action = Callable[[], "Facts | Callable[[], Facts]"]
+"""What is measured. It returns facts, or a function that finds them and is called after the
+measuring: the digest of what was made, say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +40,12 @@ class Task:
     """What one run is to do.
 
     Attributes:
-        source: Path of the program or bundle.
+        source: Path of the program, bundle, weights or index of blobs.
         cases: Path of an `.npz` file with its inputs and expected outputs.
         target: Path of the file to make, which does not exist.
         durability: "none", or "file" if the bytes have to be on the disk at the end.
         options: What distinguishes ways that share a function.
+        count: How many values or tensors to make, where that is what counts.
     """
 
     source: str
@@ -47,6 +53,7 @@ class Task:
     target: str = ""
     durability: Literal["none", "file"] = "none"
     options: Mapping[str, object] = field(default_factory=dict)
+    count: int = 0
 
 
 def main() -> None:
@@ -64,7 +71,7 @@ def main() -> None:
     if sys.stdin.readline().strip() != "go":  # the parent is gone
         return
     if order["warm_up"] is not None:
-        prepare(Task(**order["warm_up"]))()
+        _facts(prepare(Task(**order["warm_up"]))())
     answer(_measure(prepare, Task(**order["task"])))
 
 
@@ -76,17 +83,22 @@ def _measure(prepare: Callable[[Task], Action], task: Task) -> dict[str, Any]:
     own_reading = _difference(io_counters(), io_counters())
     before = io_counters()
     processor, start = _processor_seconds(), perf_counter()
-    facts = action()
+    found = action()
     seconds, processor = perf_counter() - start, _processor_seconds() - processor
     after = io_counters()
     used = _difference(before, after)
+    resident = memory()
     return {
         "seconds": seconds,
         "processor_seconds": processor,
-        "memory": memory(),
+        "memory": resident,
         "io": {name: used[name] - own_reading[name] for name in used},
-        "facts": facts,
+        "facts": _facts(found),
     }
+
+
+def _facts(found: Facts | Callable[[], Facts]) -> Facts:
+    return found() if callable(found) else found
 
 
 def _processor_seconds() -> float:

@@ -79,7 +79,7 @@ def _targets(cells: list[Cell]) -> Iterator[str]:
             (
                 _title(cell),
                 target.way,
-                _quantity(target),
+                _quantity(target, cell),
                 _value(target.at_most, target.unit),
                 _value(found, target.unit),
                 "met" if met else f"missed by {found / target.at_most - 1:.0%}",
@@ -95,7 +95,8 @@ def _targets(cells: list[Cell]) -> Iterator[str]:
 def _cell(cell: Cell) -> Iterator[str]:
     yield f"### {_title(cell)}"
     yield ""
-    yield f"{cell['what']} Source {_size(cell['source_size'])}, {cell['cache']}."
+    source = f" Source {_size(cell['source_size'])}, {cell['cache']}."
+    yield cell["what"] + (source if cell["source_size"] else "")
     yield ""
     if cell["measure"] == "memory":
         yield from _memory(cell)
@@ -106,9 +107,11 @@ def _cell(cell: Cell) -> Iterator[str]:
 
 def _times(cell: Cell) -> Iterator[str]:
     reference = f"ratio_to_{REFERENCE}"
+    has_reference = cell["floor"] != REFERENCE and REFERENCE in cell["ways"]
     yield from _table(
         ("way", "median", "quartiles", "least to most", f"to {cell['floor']}", "round by round",
-         f"to {REFERENCE}", "processor", f"to {cell['floor']}", "read", "written", "calls", "runs"),
+         *([f"to {REFERENCE}"] if has_reference else []),
+         "processor", f"to {cell['floor']}", "read", "written", "calls", "runs"),
         (
             (
                 way,
@@ -117,7 +120,7 @@ def _times(cell: Cell) -> Iterator[str]:
                 _range(it["seconds"], "least", "most"),
                 _ratio(it["ratio_to_floor"]),
                 _ratio_range(it["ratio_to_floor"]),
-                _ratio(it[reference]),
+                *([_ratio(it[reference])] if has_reference else []),
                 _seconds(it["processor_seconds"]["median"]),
                 _ratio(it["processor_ratio_to_floor"]),
                 _size(it["io"]["rchar"]),
@@ -145,13 +148,16 @@ def _memory(cell: Cell) -> Iterator[str]:
 
 def _title(cell: Cell) -> str:
     durable = "" if cell["durability"] == "none" else ", until durable"
-    title = f"{cell['job']}, {_size(cell['size'])} on {cell['filesystem']}"
-    return f"{title}, {cell['measure']}{durable}"
+    count = cell.get("count", 0)
+    counted = [f"{count:,} {cell['counted']}"] if count else []
+    size = [_size(cell["size"])] if cell["size"] else []
+    what = ", ".join((cell["job"], *counted, *size))
+    return f"{what} on {cell['filesystem']}, {cell['measure']}{durable}"
 
 
-def _quantity(target: Target) -> str:
+def _quantity(target: Target, cell: Cell) -> str:
     words = {
-        "ratio_to_floor.median": "time to the floor's",
+        "ratio_to_floor.median": f"time to {cell['floor']}'s",
         f"ratio_to_{REFERENCE}.median": f"time to {REFERENCE}'s",
         "seconds.median": "time",
         "peak.anonymous.most": "anonymous memory",

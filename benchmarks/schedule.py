@@ -8,8 +8,6 @@ machine is left out with a word; what breaks is an error.
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
 import random
 import shutil
 import tempfile
@@ -20,9 +18,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import cordbundle as cb
-from benchmarks import process, programs
+from benchmarks import process, programs, sources
 from benchmarks.child import Task
-from benchmarks.jobs import JOBS, MIB, Cell, Job, Profile, Way
+from benchmarks.jobs import JOBS, Cell, Profile, Way
 from benchmarks.machine import (
     Filesystem,
     available_memory,
@@ -32,11 +30,9 @@ from benchmarks.machine import (
     version_of,
 )
 from benchmarks.results import SCHEMA, summary
+from benchmarks.serializing import blob_paths
 
 __all__ = ["Settings", "measure"]
-
-WARM_UP_SIZE = 1 * MIB
-CASES = 100  # of a bundle that is opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +98,10 @@ def measure(name: str, profile: Profile, settings: Settings) -> dict[str, Any]:
     load_before, start = load(), time.time()
     with _stage(settings) as stage:
         cells = [cell for cell in cells if _fits(cell, stage)]
-        _export(cells, stage, settings)
+        sizes = sources.program_sizes(cells)
+        if any(sizes.values()):
+            settings.say(f"exporting programs of {_sizes(sizes[False] | sizes[True])}")
+            sources.export_programs(stage.programs, sizes)
         found = [
             _measure_cell(cell, settings.rounds or profile.rounds, order, stage, settings)
             for cell in cells
@@ -151,7 +150,9 @@ def _fits(cell: Cell, stage: _Stage) -> bool:
         stage.leave_out(title, f"no folder on {cell.folder}")
         return False
     folder, _ = stage.folders[cell.folder]
-    need = int(2.2 * cell.size) if "sparse" not in JOBS[cell.job].source else 0
+    job = JOBS[cell.job]
+    copies = ("sparse" not in job.source) + any(way.makes != "nothing" for way in job.ways)
+    need = int(1.1 * copies * cell.size)
     free = shutil.disk_usage(folder).free
     if cell.folder == "tmpfs":
         free = min(free, available_memory())
@@ -159,14 +160,6 @@ def _fits(cell: Cell, stage: _Stage) -> bool:
         stage.leave_out(title, f"needs {need >> 20} MiB, {free >> 20} MiB are free")
         return False
     return True
-
-
-def _export(cells: Iterable[Cell], stage: _Stage, settings: Settings) -> None:
-    sizes: dict[bool, set[int]] = {False: {WARM_UP_SIZE}, True: set()}
-    for cell in cells:
-        sizes["sparse" in JOBS[cell.job].source].add(cell.size)
-    settings.say(f"exporting programs of {_sizes(sizes[False] | sizes[True])}")
-    programs.export_all(stage.programs, dense=sorted(sizes[False]), sparse=sorted(sizes[True]))
 
 
 def _measure_cell(
@@ -177,13 +170,18 @@ def _measure_cell(
     folder, filesystem = stage.folders[cell.folder]
     ways = [way for way in job.ways if _can_run(way, cell, title, stage)]
     settings.say(f"{title}: {', '.join(way.name for way in ways)}")
-    source = _source(job, cell.size, folder, stage)
-    source_size = source.stat().st_size
-    small = _source(job, WARM_UP_SIZE, folder, stage) if job.warms_up else None
+    source = sources.make_source(cell, folder, stage.programs)
+    source_size = sources.source_size(cell, source)
+    small = None
+    if job.warms_up and cell.measure == "time":  # all memory from the first call on counts
+        small = sources.make_source(sources.warm_up_cell(cell), folder, stage.programs)
     runs = []
+    made: dict[str, object] = {}
     for number in range(rounds + 1):
         for way in order.sample(ways, len(ways)):
             run = _run(cell, way, source, small, settings, check=number == 0)
+            made.setdefault(way.name, run["facts"].get("made"))
+            _check_equal(made | {way.name: run["facts"].get("made", made[way.name])})
             if number:
                 runs.append({"way": way.name, "round": number, **run})
     for path in folder.iterdir():
@@ -192,6 +190,8 @@ def _measure_cell(
         "job": cell.job,
         "what": job.what,
         "size": cell.size,
+        "count": cell.count,
+        "counted": job.counted,
         "source_size": source_size,
         "filesystem": filesystem.kind,
         "measure": cell.measure,
@@ -225,71 +225,36 @@ def _can_run(way: Way, cell: Cell, title: str, stage: _Stage) -> bool:
     return False
 
 
-def _source(job: Job, size: int, folder: Path, stage: _Stage) -> Path:
-    """Return a cell's source, in its own folder and with its case beside it."""
-    sparse = "sparse" in job.source
-    program = programs.program_path(stage.programs, size, sparse=sparse)
-    if job.source == "sparse bundle":
-        return _bundle_to_open(program, folder / f"{size}.bpte")
-    for path in (program, programs.cases_of(program)):
-        _place(path, folder / path.name)
-    return folder / program.name
-
-
-def _place(path: Path, target: Path) -> None:
-    """Give a file a second name; across filesystems, a copy."""
-    try:
-        target.hardlink_to(path)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        shutil.copyfile(path, target)
-
-
-def _bundle_to_open(program: Path, path: Path) -> Path:
-    """Bundle a program with many cases of one tensor each way, in a form without a size limit."""
-    case = cb.MethodTestCase([memoryview(bytes(4 * 8)).cast("q")], [])
-    suite = cb.MethodTestSuite("forward", [case] * CASES)
-    cb.bundle(program, [suite], form="segmented", digest=False).write(path)
-    return path
-
-
 def _run(
     cell: Cell, way: Way, source: Path, small: Path | None, settings: Settings, *, check: bool
 ) -> dict[str, Any]:
     """Do one run with the caches as wanted; what it made is checked and removed."""
     target, small_target = source.with_name("target"), source.with_name("small-target")
 
-    def task(source: Path, target: Path) -> Task:
+    def task(source: Path, target: Path, count: int) -> Task:
         cases = str(programs.cases_of(source))
-        return Task(str(source), cases, str(target), cell.durability, dict(way.options))
+        return Task(str(source), cases, str(target), cell.durability, dict(way.options), count)
 
-    warm_up = None if small is None else task(small, small_target)
-    if cell.measure == "memory":
-        warm_up = None  # all memory from the first call on counts
-    if "sparse" not in JOBS[cell.job].source:
-        _prepare_cache(source, settings.cache)
+    warm_up = None
+    if small is not None:
+        warm_up = task(small, small_target, sources.warm_up_cell(cell).count)
+    sources.prepare_cache(cell, source, settings.cache)
     try:
         result = process.run(
-            way.entry, task(source, target), warm_up=warm_up, sample=cell.measure == "memory"
+            way.entry,
+            task(source, target, cell.count),
+            warm_up=warm_up,
+            sample=cell.measure == "memory",
         )
-        _check(way, source, target, thoroughly=check)
+        if way.makes == "program":
+            if check:
+                result["facts"]["made"] = _check_program(way, source, target)
+        elif way.makes != "nothing":
+            _check(way, source, target, thoroughly=check)
     finally:
         target.unlink(missing_ok=True)
         small_target.unlink(missing_ok=True)
     return result
-
-
-def _prepare_cache(source: Path, state: Literal["warm", "cold"]) -> None:
-    """Bring a file into the page cache or drop it from there."""
-    with source.open("rb", buffering=0) as file:
-        if state == "cold":
-            os.fsync(file.fileno())
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            return
-        buffer = bytearray(MIB)
-        while file.readinto(buffer):
-            pass
 
 
 def _check(way: Way, source: Path, target: Path, *, thoroughly: bool) -> None:
@@ -298,8 +263,6 @@ def _check(way: Way, source: Path, target: Path, *, thoroughly: bool) -> None:
     Raises:
         ValueError: It did not.
     """
-    if way.makes == "nothing":
-        return
     size, least = target.stat().st_size, source.stat().st_size
     if size < least:
         raise ValueError(f"{way.name} made {size} bytes of {least}")
@@ -313,9 +276,43 @@ def _check(way: Way, source: Path, target: Path, *, thoroughly: bool) -> None:
         raise ValueError(f"{way.name} changed the program's bytes")
 
 
+def _check_program(way: Way, source: Path, target: Path) -> str:
+    """Check that a program holds the source's blobs as constants, and return its digest.
+
+    Raises:
+        ValueError: It does not.
+    """
+    with cb.open(target) as file:
+        file.check()
+        if not isinstance(file, cb.PteFile) or len(file.segments) != 1:
+            raise ValueError(f"{way.name} made no program with one segment")
+        place, (data,) = file.program().constant_segment, file.segments
+    paths = blob_paths(source)
+    offsets = (place and place.offsets) or ()
+    for path, offset in zip(paths, offsets[1:], strict=True):
+        blob = cb.Cord.from_file(path)
+        if data[offset : offset + len(blob)] != blob:
+            raise ValueError(f"{way.name} changed the bytes of {path.name}")
+    return cb.Cord.from_file(target).xxh3_128().hex()
+
+
+def _check_equal(made: dict[str, object]) -> None:
+    """Check that ways which say what they made have made the same.
+
+    Raises:
+        ValueError: They have not.
+    """
+    said = {way: it for way, it in made.items() if it is not None}
+    if len(set(said.values())) > 1:
+        raise ValueError(f"not the same: {said}")
+
+
 def _title(cell: Cell) -> str:
     details = "" if cell.durability == "none" else ", until durable"
-    return f"{cell.job}, {_sizes([cell.size])} on {cell.folder}, {cell.measure}{details}"
+    counted = [f"{cell.count} {JOBS[cell.job].counted}"] if cell.count else []
+    size = [_sizes([cell.size])] if cell.size else []
+    what = ", ".join((cell.job, *counted, *size))
+    return f"{what} on {cell.folder}, {cell.measure}{details}"
 
 
 def _sizes(sizes: Iterable[int]) -> str:

@@ -32,6 +32,7 @@ class Target:
         value: Path of the number in the way's summary.
         at_most: The limit.
         unit: "", "s" or "bytes".
+        count: How many values, tensors or blobs the source holds; 0 if that is not counted.
     """
 
     job: str
@@ -42,6 +43,7 @@ class Target:
     value: str
     at_most: float
     unit: str = ""
+    count: int = 0
 
 
 _BARE = "cordbundle, no digest"
@@ -61,7 +63,33 @@ TARGETS = (
     ),
     Target("open", 4 * GIB, None, "time", "cordbundle", "seconds.median", 0.030, "s"),
     Target("open", 4 * GIB, None, "time", "cordbundle", "io.rchar", 1024 * KIB, "bytes"),
-)
+    Target("serialize", 0, None, "time", "cordbundle", TIMES_REFERENCE, 1 / 8, count=50_000),
+    *(
+        Target(job, 0, None, "time", way, TIMES_REFERENCE, 1 / 15, count=5_000)
+        for job, way in (
+            ("write ptd", "cordbundle"),
+            ("write ptd", "cordbundle, serialize_ptd"),
+            ("read ptd", "cordbundle"),
+            ("read ptd", "cordbundle, load_ptd"),
+        )
+    ),
+    # The first 64 bytes of each of 64 blobs, no more.
+    Target("deduplicate distinct", 2 * GIB, None, "time", "cordbundle", "io.rchar", 4 * KIB,
+           "bytes", 64),
+    *(
+        Target(f"deduplicate {name}", 512 * MIB, None, "time", "cordbundle", FLOOR, 1 / 5, count=2)
+        for name in ("alike", "equal", "alike files", "equal files")
+    ),
+    Target("constants", 2 * GIB, None, "memory", "cordbundle", _MEMORY, 16 * MIB, "bytes", 8),
+    *(
+        Target(f"delegate {name}", 512 * MIB, None, measure, "cordbundle", value, at_most, unit, 1)
+        for name in ("moved", "inline")
+        for measure, value, at_most, unit in (
+            ("time", "seconds.median", 0.010, "s"),
+            ("memory", _MEMORY, 16 * MIB, "bytes"),
+        )
+    ),
+)  # fmt: skip
 
 
 def outcomes(cells: list[Cell]) -> Iterator[tuple[Target, Cell, float]]:
@@ -71,6 +99,7 @@ def outcomes(cells: list[Cell]) -> Iterator[tuple[Target, Cell, float]]:
             if (
                 (cell["job"], cell["size"], cell["measure"], cell["durability"], cell["cache"])
                 == (target.job, target.size, target.measure, "none", "warm")
+                and cell.get("count", 0) == target.count
                 and target.filesystem in (None, cell["filesystem"])
                 and target.way in cell["summary"]
             ):

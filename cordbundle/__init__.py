@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cordbundle.artifact import SegmentRange
 from cordbundle.bpte import BundleFile
 from cordbundle.bundling import Bundle, bundle
 from cordbundle.cord import Cord
@@ -30,10 +31,9 @@ from cordbundle.named_data import (
 from cordbundle.opening import open_file as open
 from cordbundle.ptd import PtdFile
 from cordbundle.ptd_writer import load_ptd, save_ptd, serialize_ptd
-from cordbundle.pte import Method, PteFile, TensorSpec, ValueSpec
+from cordbundle.pte import Delegate, Method, PteFile, TensorSpec, ValueSpec
 from cordbundle.pte_writer import serialize_pte
-from cordbundle.reassembly import Rewrite, rewrite
-from cordbundle.rewriting import PteEditor
+from cordbundle.rewriting import PteEditor, Rewrite, rewrite
 from cordbundle.suites import MethodTestCase, MethodTestSuite
 from cordbundle.tensors import ScalarType, TensorView
 from cordbundle.weights import ptd_from_safetensors
@@ -47,6 +47,7 @@ __all__ = [
     "CordBundleError",
     "DataEntry",
     "DataPayload",
+    "Delegate",
     "DuplicateKeyError",
     "Finding",
     "FormatError",
@@ -65,6 +66,7 @@ __all__ = [
     "Rewrite",
     "ScalarType",
     "Segment",
+    "SegmentRange",
     "SourceChangedError",
     "TensorLayout",
     "TensorSpec",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
 from cordbundle.chunks import flat_bytes
@@ -117,7 +118,13 @@ def _from_numpy(array: np.ndarray) -> tuple[ScalarType, Source]:
 
     if isinstance(array, np.ma.MaskedArray):
         raise _refusal("a NumPy array", "masked values", "give array.filled(value)")
-    dtype = array.dtype
+    kind = _numpy_scalar_type(array.dtype)
+    # Plain integers export a buffer where the types of ml_dtypes do not.
+    return kind, _numpy_source(np.asarray(array), kind.itemsize)
+
+
+@lru_cache  # the name of a dtype is put together by Python code each time
+def _numpy_scalar_type(dtype: np.dtype) -> ScalarType:
     kind = scalar_type_of_name(dtype.name)
     if kind is None:
         raise _refusal("a NumPy array", str(dtype))
@@ -127,8 +134,7 @@ def _from_numpy(array: np.ndarray) -> tuple[ScalarType, Source]:
             f"big-endian {dtype.name}",
             "give array.astype(array.dtype.newbyteorder('<'))",
         )
-    # Plain integers export a buffer where the types of ml_dtypes do not.
-    return kind, _numpy_source(np.asarray(array), kind.itemsize)
+    return kind
 
 
 def _numpy_source(array: np.ndarray, itemsize: int) -> _NumpySource:

@@ -1,20 +1,23 @@
-"""What all opened files share: a Cord of their bytes, a header, closing, checking.
+"""What all opened files share: a Cord of their bytes, a header, segments, closing, checking.
 
-Rules of this file: it knows headers and segments, no schema; it opens nothing, and closing forgets
-the bytes, so that the descriptor goes as soon as no view or Cord taken from the file needs it.
+Rules of this file: of a schema it knows the class of the root table and that there is a segment
+table, whose indices are checked here; it opens nothing, and closing forgets the bytes, so that the
+descriptor goes as soon as no view or Cord taken from the file needs it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import TracebackType
-from typing import TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 from cordbundle.cord import Cord
 from cordbundle.errors import FormatError, TruncatedError
-from cordbundle.flatbuffer import Finding
+from cordbundle.flatbuffer import Finding, Reader, verify
 from cordbundle.headers import HEAD_SIZE, ExtendedHeader, Kind, identify, parse_header
+from cordbundle.scalar_types import ScalarType
 
 __all__ = ["Artifact", "SegmentRange"]
 
@@ -34,6 +37,18 @@ class SegmentRange:
     size: int
 
 
+class SegmentRecord(Protocol):
+    """An entry of a segment table, as every schema has it."""
+
+    @property
+    def offset(self) -> int:
+        """First byte, from the segment base."""
+
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+
+
 class Artifact:
     """An open file of one of ExecuTorch's formats; a context manager.
 
@@ -45,8 +60,11 @@ class Artifact:
         header: Its extended header, or None.
     """
 
-    KINDS: tuple[bytes, ...] = ()
+    KINDS: ClassVar[tuple[bytes, ...]] = ()
     """Identifiers of the files that the class reads."""
+
+    ROOT: ClassVar[type]
+    """The dataclass that describes the root table of their metadata."""
 
     def __init__(self, cord: Cord, name: str) -> None:
         """Read the header.
@@ -130,9 +148,88 @@ class Artifact:
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError(f"{self!r} is an open file; pickle its path")
 
-    def verify(self) -> list[Finding]:
-        """Check everything that the format promises and return all that is wrong, by offset."""
+    @property
+    def metadata_end(self) -> int:
+        """First byte after the metadata, in bytes; the end of the file where there is no header."""
+        return self.header.metadata_end if self.header else len(self.cord)
+
+    def reader(self) -> Reader:
+        """Return a new reader of the metadata."""
+        return Reader(self.cord[: self.metadata_end], name=self.name)
+
+    def walk(self) -> Reader:
+        """Return a new reader for one walk through the metadata.
+
+        It refuses a file that makes a walk visit far more than there is, by pointing to one place
+        from many.
+        """
+        reader = self.reader()
+        reader.limit(self._metadata_size())
+        return reader
+
+    def _metadata_size(self) -> int:
+        return self.metadata_end
+
+    @cached_property
+    def segment_ranges(self) -> tuple[SegmentRange, ...]:
+        """Where the segments stand, in the order of the segment table.
+
+        Raises:
+            FormatError: The metadata is damaged.
+        """
+        base = self.header.segment_base_offset if self.header else 0
+        return tuple(SegmentRange(base + one.offset, one.size) for one in self._segment_table())
+
+    def _segment_table(self) -> Iterable[SegmentRecord]:
+        """Return the segment table as it stands in the metadata."""
         raise NotImplementedError
+
+    def segment(self, index: int, what: str) -> Cord:
+        """Return a segment that the metadata speaks of, by reference.
+
+        Args:
+            index: Its place in the segment table, not yet checked.
+            what: What it is the segment of, for errors.
+
+        Raises:
+            FormatError: There is no such segment.
+            TruncatedError: It passes the end of the file.
+        """
+        ranges = self.segment_ranges
+        if not 0 <= index < len(ranges):
+            raise FormatError(
+                f"segment of {what} does not exist",
+                source=self.name,
+                expected=f"an index below {len(ranges)}",
+                actual=index,
+            )
+        place = ranges[index]
+        return self.range_of(place.offset, place.size, what)
+
+    def scalar_type(self, number: int, what: str) -> ScalarType:
+        """Return the scalar type that the metadata gives for `what` by its number.
+
+        Raises:
+            FormatError: The schema has no such number.
+        """
+        found = ScalarType.get(number)
+        if found is None:
+            raise FormatError(
+                f"{what} has an unknown scalar type",
+                source=self.name,
+                expected=f"one of {[kind.value for kind in ScalarType]}",
+                actual=number,
+            )
+        return found
+
+    def verify(self) -> list[Finding]:
+        """Check everything that the format promises and return all that is wrong, by offset.
+
+        Segments are looked at only where the flatbuffer is sound, since their offsets stand in it.
+        """
+        return verify(self.reader(), self.ROOT) or _segment_findings(
+            self.segment_ranges, self.metadata_end, len(self.cord)
+        )
 
     def check(self) -> None:
         """Do `verify` and raise for the first finding.
@@ -155,7 +252,7 @@ class Artifact:
         Raises:
             TruncatedError: The range passes the end of the file.
         """
-        if offset + size > len(self.cord):
+        if size and offset + size > len(self.cord):  # an empty one stands nowhere
             raise TruncatedError(
                 f"{what} ends after the file",
                 source=self.name,
@@ -166,20 +263,19 @@ class Artifact:
         return self.cord[offset : offset + size]
 
 
-def segment_findings(
-    segments: Sequence[SegmentRange], header: ExtendedHeader | None, metadata_end: int, size: int
+def _segment_findings(
+    segments: Sequence[SegmentRange], metadata_end: int, size: int
 ) -> list[Finding]:
     """Check where the segments of a file stand.
 
     Args:
         segments: The segments in the order of the table, absolute offsets.
-        header: The file's header.
         metadata_end: First byte after the metadata.
         size: Size of the file in bytes.
 
     Returns:
         A finding for each segment that is outside the file, in the metadata, out of order or
-        overlapping, and for bytes that belong to nothing.
+        overlapping.
     """
     findings = []
     previous = metadata_end

@@ -8,47 +8,44 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from cordbundle import bpte_schema as schema
+from cordbundle.bpte_tables import BundleTables
 from cordbundle.cord import Cord
 from cordbundle.digest import DIGEST_SIZE
 from cordbundle.errors import FormatError
 from cordbundle.flatbuffer import Finding, byte_range, position_of
 from cordbundle.headers import BUNDLE_HEADER
+from cordbundle.layout import LENGTH_PREFIX_SIZE
 from cordbundle.pte import PteFile
 from cordbundle.tensors import ScalarType
-
-if TYPE_CHECKING:
-    from cordbundle.bpte import BundleFile
 
 __all__ = ["check_bundle"]
 
 _NO_DIGEST = bytes(DIGEST_SIZE)
 
 
-def check_bundle(file: BundleFile, root: schema.BundledProgram) -> Iterator[Finding]:
+def check_bundle(file: BundleTables) -> Iterator[Finding]:
     """Yield what is wrong with a bundle whose flatbuffer and segment table are sound."""
-    yield from _check_indices(file, root)
+    yield from _check_indices(file)
     yield from _check_tensors(file)
     yield from _check_metadata_digest(file)
-    yield from _check_segment_digests(file, root)
+    yield from _check_segment_digests(file)
     yield from _check_gaps(file)
     yield from _check_program(file)
 
 
-def _check_indices(file: BundleFile, root: schema.BundledProgram) -> Iterator[Finding]:
+def _check_indices(file: BundleTables) -> Iterator[Finding]:
     """Check that what speaks of a segment speaks of one, and that keys are unique."""
     count = len(file.segment_ranges)
-    if root.program_segment > count:
+    if file.root.program_segment > count:
         yield Finding(
-            position_of(root),
+            position_of(file.root),
             "segment of the program does not exist",
             f"at most {count}",
-            str(root.program_segment),
+            str(file.root.program_segment),
         )
     keys: set[str | None] = set()
-    for entry in root.named_data or ():
+    for entry in file.root.named_data or ():
         at = position_of(entry)
         if entry.segment_index >= count:
             yield Finding(
@@ -62,7 +59,7 @@ def _check_indices(file: BundleFile, root: schema.BundledProgram) -> Iterator[Fi
         keys.add(entry.key)
 
 
-def _check_tensors(file: BundleFile) -> Iterator[Finding]:
+def _check_tensors(file: BundleTables) -> Iterator[Finding]:
     """Check each tensor's sizes against its bytes, and its two ways to them against each other."""
     ranges = file.segment_ranges
     for tensor, name in file.tensors():
@@ -101,7 +98,7 @@ def _check_tensors(file: BundleFile) -> Iterator[Finding]:
             yield Finding(at, f"{name}: bytes", f"at least {needed}", str(size))
 
 
-def _check_metadata_digest(file: BundleFile) -> Iterator[Finding]:
+def _check_metadata_digest(file: BundleTables) -> Iterator[Finding]:
     """Recompute the digest of all bytes before the segment base, itself taken as zero."""
     header = file.header
     if header is None:
@@ -120,10 +117,10 @@ def _check_metadata_digest(file: BundleFile) -> Iterator[Finding]:
         )
 
 
-def _check_segment_digests(file: BundleFile, root: schema.BundledProgram) -> Iterator[Finding]:
+def _check_segment_digests(file: BundleTables) -> Iterator[Finding]:
     names = [segment.name for segment in file.layout.segments]
     for number, (segment, place) in enumerate(
-        zip(root.segments or (), file.segment_ranges, strict=True)
+        zip(file.root.segments or (), file.segment_ranges, strict=True)
     ):
         if segment.xxh3_128 is None:
             continue
@@ -134,11 +131,11 @@ def _check_segment_digests(file: BundleFile, root: schema.BundledProgram) -> Ite
             yield Finding(place.offset, what, stored.hex(), actual.hex())
 
 
-def _check_gaps(file: BundleFile) -> Iterator[Finding]:
+def _check_gaps(file: BundleTables) -> Iterator[Finding]:
     """Check that padding is zero, lengths are right and nothing follows the last segment."""
     layout = file.layout
     for place in layout.placements:
-        prefix = 4 if place.length_prefix else 0
+        prefix = LENGTH_PREFIX_SIZE if place.length_prefix else 0
         start = place.offset - prefix - place.padding
         yield from _check_zeros(file.cord, start, place.offset - prefix)
         stored = int.from_bytes(bytes(file.cord[place.offset - prefix : place.offset]), "little")
@@ -161,8 +158,10 @@ def _check_zeros(cord: Cord, start: int, stop: int) -> Iterator[Finding]:
         at += len(data)
 
 
-def _check_program(file: BundleFile) -> Iterator[Finding]:
+def _check_program(file: BundleTables) -> Iterator[Finding]:
     """Check the program as a file of its own; offsets are made absolute where they are known."""
+    if file.root.program_segment > len(file.segment_ranges):
+        return  # `_check_indices` says so
     program, offset = file.program, file.program_offset
     if not program:
         return

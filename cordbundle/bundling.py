@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from cordbundle import bpte_schema as schema
+from cordbundle.bpte_tables import Form
 from cordbundle.conformance import CaseValues, SuiteValues, Value, arrange
 from cordbundle.cord import Cord, Digest
 from cordbundle.digest import DIGEST_SIZE
 from cordbundle.errors import LayoutError, TooLargeError
 from cordbundle.flatbuffer import Encoded, Far, encode
-from cordbundle.headers import BUNDLE_HEADER, HEADER_OFFSET, ExtendedHeader, insert_header
+from cordbundle.headers import BUNDLE_HEADER, ExtendedHeader, flatbuffer_with_header
 from cordbundle.inputs import blob_cord, program_cord, source_name
-from cordbundle.layout import Layout, Segment, check_alignment, share
+from cordbundle.layout import LENGTH_PREFIX_SIZE, Layout, Segment, check_alignment, share
 from cordbundle.named_data import check_key
 from cordbundle.pte import PteFile
 from cordbundle.suites import as_suites
@@ -30,15 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Bundle", "Form", "bundle"]
 
-Form: TypeAlias = Literal["bp08", "segmented", "detached"]
-"""How a bundle holds its program; see `bundle`."""
-
 HEADER_SLOT = 64  # the extended header and the zeros behind it
 TENSOR_ALIGNMENT = 64  # of a tensor that is a segment
 VECTOR_ALIGNMENT = 32  # of the program where it is a flatbuffer vector; the schema's force_align
 SEGMENT_THRESHOLD = 4096  # a tensor of so many bytes is a segment
 MIN_PROGRAM_ALIGNMENT = 16
-LENGTH_SIZE = 4  # of the length before a flatbuffer vector
 MAX_UOFFSET = (1 << 32) - 1  # what a flatbuffer offset or length can say
 
 
@@ -238,7 +235,7 @@ class _Assembly:
         for slot in encoded.fars:
             placement = layout.placements[slot.far.key]
             _check_reach(placement.end)
-            vector = placement.offset - LENGTH_SIZE
+            vector = placement.offset - LENGTH_PREFIX_SIZE
             offsets[slot.position] = vector - (HEADER_SLOT + slot.position)
         return encoded.patched(offsets)
 
@@ -264,8 +261,8 @@ def _with_header(metadata: Cord, layout: Layout, digest: bool) -> Cord:
         segment_base_offset=layout.base,
         segment_data_size=layout.segment_data_size,
     )
-    head = insert_header(bytes(metadata[:HEADER_OFFSET]), BUNDLE_HEADER.pack(header, HEADER_SLOT))
-    plain = head + metadata[HEADER_OFFSET:] + layout.body()
+    packed = BUNDLE_HEADER.pack(header, HEADER_SLOT)
+    plain = flatbuffer_with_header(metadata, packed) + layout.body()
     if not digest:
         return plain
     at = BUNDLE_HEADER.offset_of("digest")

@@ -22,7 +22,7 @@ from cordbundle.safetensors import read_safetensors
 from cordbundle.tensor_view import TensorView
 
 if TYPE_CHECKING:
-    StrPath = str | os.PathLike[str]
+    from cordbundle.source import StrPath
 
 __all__ = ["CaseFileCase", "read_case_files"]
 
@@ -96,6 +96,7 @@ def _cases(values: Mapping[str, TensorView], path: str) -> list[CaseFileCase]:
                 f"key {key!r} is no input or output",
                 source=path,
                 expected="inputs.N or outputs.N, or these after METHOD.CASE.",
+                actual=repr(key),
             )
         prefix = (match["method"], int(match["case"])) if match["method"] is not None else None
         kinds = groups.setdefault(prefix, {"inputs": {}, "outputs": {}})

@@ -139,6 +139,7 @@ def flat_bytes(data: Buffer) -> memoryview:
     if not view.contiguous:
         raise LayoutError(
             "buffer has gaps between its elements",
+            expected="row-major or column-major order without gaps",
             actual=f"shape {view.shape}, strides {view.strides}",
         )
     if view.format == "O":

@@ -173,6 +173,10 @@ class _Case:
         except LayoutError as error:
             error.source = error.source or self._where(place)
             raise
+        except TypeError as error:  # no array; the text says what is taken for one
+            wanted, found = "a tensor, int, float or bool", type(value).__name__
+            mismatch = self._mismatch(place, "cannot be bundled", wanted, found, str(error))
+            raise mismatch from error
 
     def _input(self, place: str, value: object, spec: TensorSpec | ValueSpec) -> Value:
         if isinstance(spec, TensorSpec):

@@ -36,8 +36,9 @@ from cordbundle.source import SourceFile
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from cordbundle.source import StrPath
+
     BytesLike: TypeAlias = "Buffer | Cord"
-    StrPath = str | os.PathLike[str]
 
 __all__ = ["Chunk", "Cord", "Deferred", "Digest", "FileRange", "Fill", "as_cord"]
 
@@ -94,8 +95,12 @@ class Cord:
     __hash__ = None  # type: ignore[assignment]  # it grows
 
     def __init__(self, data: BytesLike | None = None) -> None:
-        self._chunks: list[Chunk] = []
-        self._ends: list[int] = []
+        if type(data) is bytes and data:  # most frequent by far, and nothing has to be checked
+            self._chunks: list[Chunk] = [memoryview(data)]
+            self._ends: list[int] = [len(data)]
+            return
+        self._chunks = []
+        self._ends = []
         if data is not None:
             self.append(data)
 
@@ -117,7 +122,10 @@ class Cord:
         source = SourceFile.of(path)
         if offset < 0 or (size is not None and size < 0):
             raise LayoutError(
-                "negative range", source=source.path, actual=f"offset {offset}, size {size}"
+                "negative range",
+                source=source.path,
+                expected="offset and size from 0",
+                actual=f"offset {offset}, size {size}",
             )
         end = source.size if size is None else offset + size
         if max(offset, end) > source.size:
@@ -157,8 +165,9 @@ class Cord:
     def _push(self, chunk: Chunk) -> None:
         size = size_of(chunk)
         if size:
+            ends = self._ends
+            ends.append(ends[-1] + size if ends else size)
             self._chunks.append(chunk)
-            self._ends.append(len(self) + size)
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -418,6 +427,20 @@ class Cord:
                         actual=taken,
                     )
                 done += taken
+
+    @property
+    def raw_chunks(self) -> list[Chunk]:
+        """The chunks as they are held, none of them mapped or produced.
+
+        For the modules of this package that move or look at chunks; it is the Cord's own list,
+        which grows with the Cord and is not to be changed.
+        """
+        return self._chunks
+
+    @property
+    def chunk_ends(self) -> list[int]:
+        """The offset, in bytes, at which each of `raw_chunks` ends; not to be changed either."""
+        return self._ends
 
     def first_chunk(self) -> Chunk | None:
         """Return the first chunk, or None of an empty Cord."""

@@ -1,7 +1,7 @@
 """The first bytes of every format: flatbuffer identifier and extended header, one codec for all.
 
-Rules of this file: it sees the first 72 bytes of a file and nothing else; a header is described
-once, in `FORMATS`, for writing and reading.
+Rules of this file: it looks at the first 72 bytes of a file and at nothing else; a header is
+described once, by its `HeaderFormat`, for writing and reading.
 
 Sources: ExecuTorch's `schema/extended_header.cpp` (`eh00`),
 `extension/flat_tensor/serialize/flat_tensor_header.cpp` (`FH01`), `docs/format.md` (`bh00`).
@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from cordbundle.cord import Cord
 from cordbundle.digest import DIGEST_SIZE
 from cordbundle.errors import FormatError, TruncatedError, UnsupportedVersionError
 
@@ -26,6 +27,7 @@ __all__ = [
     "ExtendedHeader",
     "HeaderFormat",
     "Kind",
+    "flatbuffer_with_header",
     "identify",
     "insert_header",
     "parse_header",
@@ -184,6 +186,12 @@ def insert_header(flatbuffer_head: bytes, header: bytes) -> bytes:
     """
     root = int.from_bytes(flatbuffer_head[:4], "little") + len(header)
     return root.to_bytes(4, "little") + flatbuffer_head[4:8] + header
+
+
+def flatbuffer_with_header(flatbuffer: Cord, header: bytes) -> Cord:
+    """Return a flatbuffer with a header put in behind its identifier; see `insert_header`."""
+    head = insert_header(bytes(flatbuffer[:HEADER_OFFSET]), header)
+    return Cord(head) + flatbuffer[HEADER_OFFSET:]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from cordbundle.cord import Cord, FileRange
@@ -20,7 +20,7 @@ from cordbundle.tensors import describe
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    StrPath: TypeAlias = "str | os.PathLike[str]"
+    from cordbundle.source import StrPath
 
 __all__ = ["blob_cord", "is_array", "program_cord", "source_cord", "source_name"]
 
@@ -31,6 +31,12 @@ def source_cord(source: StrPath | Buffer | Cord) -> Cord:
         return source
     if isinstance(source, str | os.PathLike):
         return Cord.from_file(source)
+    try:
+        memoryview(source)
+    except TypeError:
+        raise TypeError(
+            f"{type(source).__name__} is no file; give a path, a bytes-like object or a Cord"
+        ) from None
     return Cord(source)
 
 
@@ -75,7 +81,7 @@ def blob_cord(blob: object) -> Cord:
         TypeError: None of these.
     """
     if isinstance(blob, bytes):
-        return Cord.of(memoryview(blob))
+        return Cord(blob)
     if isinstance(blob, Cord | str | os.PathLike | bytearray | memoryview):
         return source_cord(blob)
     cord = _executorch_cord(blob)

@@ -11,12 +11,13 @@ import math
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeAlias
 
-from cordbundle.cord import Cord, Fill
+from cordbundle.cord import Chunk, Cord, Fill
 from cordbundle.errors import LayoutError, TooLargeError
 
 __all__ = [
+    "LENGTH_PREFIX_SIZE",
     "MAX_ALIGNMENT",
     "Blobs",
     "Layout",
@@ -34,7 +35,10 @@ __all__ = [
 MAX_ALIGNMENT = 1 << 20
 """Largest least common multiple of alignments in one file, in bytes."""
 
-_LENGTH_PREFIX = struct.Struct("<I")  # of a flatbuffer vector
+LENGTH_PREFIX_SIZE = 4
+"""Bytes of the length that stands before a flatbuffer vector, a uint32."""
+
+_LENGTH_PREFIX = struct.Struct("<I")
 _MAX_PREFIXED = (1 << 32) - 1
 _SHARE_PREFIX = 64  # bytes compared before anything is digested
 
@@ -150,7 +154,24 @@ class Layout:
         """
         parts = tuple(segments)
         base = segment_base(parts, head_size, base_alignment)
-        return cls(head_size, base, tuple(_place(parts, head_size, base)), parts)
+        offsets = (base + offset for offset in offsets_from_base(parts))
+        return cls(head_size, base, tuple(_place(parts, offsets, head_size)), parts)
+
+    @classmethod
+    def keep(
+        cls, segments: Sequence[Segment], leads: Sequence[int], *, head_size: int, base: int
+    ) -> Layout:
+        """Place segments as far behind each other as they were, where that still aligns them.
+
+        Args:
+            segments: What to place, in order.
+            leads: Bytes from the end of what stands before (the base, or the head if that ends
+                later, for the first) to each segment's data.
+            head_size: Bytes that stand before.
+            base: The segment base; a multiple of every alignment.
+        """
+        offsets = _kept_offsets(segments, leads, max(head_size, base))
+        return cls(head_size, base, tuple(_place(segments, offsets, head_size)), tuple(segments))
 
     @property
     def end(self) -> int:
@@ -231,6 +252,10 @@ def share(segments: Sequence[Segment]) -> Shared:
     return Shared(tuple(blobs), tuple(index))
 
 
+_Branch: TypeAlias = "dict[object, int | _Branch | list[int]]"
+"""Under a trait: a blob that is alone there, a deeper branch, or blobs equal in all but bytes."""
+
+
 class Blobs:
     """Distinct blobs, numbered from 0 in the order in which they were first seen.
 
@@ -241,18 +266,19 @@ class Blobs:
     def __init__(self) -> None:
         self._blobs: list[Cord] = []
         self._identities: dict[tuple[object, ...], int] = {}
-        self._root: dict[object, int | dict[object, Any] | list[int]] = {}
+        self._root: _Branch = {}
 
     def find(self, data: Cord) -> int:
         """Return the number of the blob equal to `data`; a new one if there is none."""
-        number = self._identities.get(data.identity())
+        identity = data.identity()
+        number = self._identities.get(identity)
         if number is None:
             self._blobs.append(data)
             number = self._insert(len(self._blobs) - 1)
             if number != len(self._blobs) - 1:
                 self._blobs.pop()
             else:
-                self._identities[data.identity()] = number
+                self._identities[identity] = number
         return number
 
     def _insert(self, new: int) -> int:
@@ -280,9 +306,16 @@ class Blobs:
         return new
 
 
+def _prefix(data: Cord) -> bytes:
+    chunk = data.first_chunk()
+    if isinstance(chunk, memoryview) and chunk.nbytes >= _SHARE_PREFIX:
+        return bytes(chunk[:_SHARE_PREFIX])  # as below, but for what is usual much faster
+    return bytes(data[:_SHARE_PREFIX])
+
+
 _TRAITS: tuple[Callable[[Cord], object], ...] = (
     len,
-    lambda data: bytes(data[:_SHARE_PREFIX]),
+    _prefix,
     Cord.xxh3_128,
 )
 
@@ -324,25 +357,27 @@ def segment_base(
 
 def join_segments(segments: Sequence[Segment], offsets: Sequence[int], end: int) -> Cord:
     """Return segments that begin at these offsets, with all that stands before, from `end` on."""
-    cord = Cord()
-    fills: dict[int, Cord] = {}
+    chunks: list[Chunk] = []
+    fills: dict[int, Fill] = {}
     for segment, offset in zip(segments, offsets, strict=True):
         size = len(segment.data)
-        padding = offset - _prefix_size(segment) - end
+        padding = offset - end
+        if segment.length_prefix:
+            padding -= LENGTH_PREFIX_SIZE
         if padding:
             fill = fills.get(padding)
             if fill is None:
-                fill = fills[padding] = Cord.of(Fill(padding))
-            cord.append(fill)
+                fill = fills[padding] = Fill(padding)
+            chunks.append(fill)
         if segment.length_prefix:
-            cord.append(_LENGTH_PREFIX.pack(size))
-        cord.append(segment.data)
+            chunks.append(memoryview(_LENGTH_PREFIX.pack(size)))
+        chunks += segment.data.raw_chunks
         end = offset + size
-    return cord
+    return Cord.of(*chunks)
 
 
 def _prefix_size(segment: Segment) -> int:
-    return _LENGTH_PREFIX.size if segment.length_prefix else 0
+    return LENGTH_PREFIX_SIZE if segment.length_prefix else 0
 
 
 def offsets_from_base(segments: Sequence[Segment]) -> list[int]:
@@ -351,17 +386,27 @@ def offsets_from_base(segments: Sequence[Segment]) -> list[int]:
     end = 0
     for segment in segments:
         prefix = _prefix_size(segment) if offsets else 0  # the first one's stands before the base
-        alignment = segment.alignment
-        offset = -(-(end + prefix) // alignment) * alignment
+        offset = align_up(end + prefix, segment.alignment)
         offsets.append(offset)
         end = offset + len(segment.data)
     return offsets
 
 
-def _place(segments: Sequence[Segment], head_size: int, base: int) -> Iterator[Placement]:
+def _kept_offsets(segments: Sequence[Segment], leads: Sequence[int], end: int) -> Iterator[int]:
+    for segment, lead in zip(segments, leads, strict=True):
+        offset = end + lead
+        if offset % segment.alignment:
+            offset = align_up(end + _prefix_size(segment), segment.alignment)
+        yield offset
+        end = offset + len(segment.data)
+
+
+def _place(
+    segments: Sequence[Segment], offsets: Iterable[int], head_size: int
+) -> Iterator[Placement]:
     end = head_size
-    for segment, relative in zip(segments, offsets_from_base(segments), strict=True):
-        size, prefix, offset = len(segment.data), _prefix_size(segment), base + relative
+    for segment, offset in zip(segments, offsets, strict=True):
+        size, prefix = len(segment.data), _prefix_size(segment)
         if prefix and size > _MAX_PREFIXED:
             raise TooLargeError(
                 f"{segment.name} does not fit a flatbuffer vector",

@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from cordbundle.cord import Cord
 from cordbundle.errors import DuplicateKeyError, LayoutError
@@ -23,13 +24,20 @@ from cordbundle.tensors import ScalarType, describe
 __all__ = [
     "DataEntry",
     "DataPayload",
+    "LayoutFacts",
     "NamedDataStore",
     "NamedDataStoreOutput",
     "NamedSegments",
     "TensorLayout",
     "blob_segments",
     "check_key",
+    "facts_text",
+    "layout_facts",
+    "layout_text",
 ]
+
+LayoutFacts: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...]]
+"""Number of the scalar type, sizes and dim order of a tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +169,12 @@ class NamedDataStore:
         wanted = check_alignment(1 if alignment is None else alignment, source)
         if is_array(data):
             blob, found = self._tensor(data, source)
-            if tensor_layout is not None and not _same(found, tensor_layout):
+            if tensor_layout is not None and layout_facts(found) != layout_facts(tensor_layout):
                 raise LayoutError(
                     "tensor layout is not the array's",
                     source=source,
-                    expected=_text(found),
-                    actual=_text(tensor_layout),
+                    expected=layout_text(found),
+                    actual=layout_text(tensor_layout),
                 )
             tensor_layout = found
         else:
@@ -226,12 +234,12 @@ class NamedDataStore:
         entries = self.pte_data if tag is None else self.external_data[tag]
         entry = entries[key]
         if layout is not None and entry.tensor_layout is not None:
-            if not _same(entry.tensor_layout, layout):
+            if layout_facts(entry.tensor_layout) != layout_facts(layout):
                 raise DuplicateKeyError(
                     "added before with another tensor layout",
                     source=source,
-                    expected=_text(entry.tensor_layout),
-                    actual=_text(layout),
+                    expected=layout_text(entry.tensor_layout),
+                    actual=layout_text(layout),
                 )
             layout = entry.tensor_layout
         together = check_alignment(math.lcm(entry.alignment, alignment), source)
@@ -296,10 +304,16 @@ class NamedDataStore:
         """
         if type(max_data_bytes) is not int or max_data_bytes <= 0:
             raise LayoutError(
-                "external data shard cap must be a positive integer", actual=repr(max_data_bytes)
+                "external data shard cap must be a positive integer",
+                expected="1 or more",
+                actual=repr(max_data_bytes),
             )
         if not tag_prefix:
-            raise LayoutError("external data tag prefix must be nonempty", actual=repr(tag_prefix))
+            raise LayoutError(
+                "external data tag prefix must be nonempty",
+                expected="a string that is not empty",
+                actual=repr(tag_prefix),
+            )
         import hashlib  # loads OpenSSL
 
         external_data = {tag: dict(entries) for tag, entries in self.external_data.items()}
@@ -378,28 +392,35 @@ def blob_segments(
     Raises:
         LayoutError: A key, an alignment or an index that cannot be stored.
     """
-    keys_of: dict[int, list[str]] = {}
+    places: dict[int, int] = {}  # position of the segment by place in `buffers`
+    index: dict[str, int] = {}
+    names: list[str] = []
+    alignments: list[int] = []
     for key, entry in entries.items():
-        if not 0 <= entry.buffer_index < len(buffers):
-            raise LayoutError(
-                "no such blob",
-                source=f"key {key!r}",
-                expected=f"an index from 0 to {len(buffers) - 1}",
-                actual=entry.buffer_index,
-            )
-        keys_of.setdefault(entry.buffer_index, []).append(check_key(key))
-    segments: list[Segment] = []
-    index = dict.fromkeys(entries, 0)
-    for place, keys in keys_of.items():
-        together = alignment
-        for key in keys:
-            index[key] = len(segments)
-            asked = entries[key].alignment or 1
-            if asked != together or asked is True:
-                check_alignment(asked, f"key {key!r}")
-                together = check_alignment(math.lcm(together, asked), f"key {keys[0]!r}")
-        segments.append(Segment(f"key {keys[0]!r}", blob_cord(buffers[place]), together))
-    return NamedSegments(tuple(segments), index)
+        place = entry.buffer_index
+        number = places.get(place)
+        if number is None:
+            if not 0 <= place < len(buffers):
+                raise _no_blob(key, place, len(buffers))
+            number = places[place] = len(names)
+            names.append(f"key {key!r}")
+            alignments.append(alignment)
+        index[check_key(key)] = number
+        asked, together = entry.alignment or 1, alignments[number]
+        if type(asked) is not int or asked < 1 or together % asked:
+            check_alignment(asked, f"key {key!r}")
+            alignments[number] = check_alignment(math.lcm(together, asked), names[number])
+    blobs = [blob_cord(buffers[place]) for place in places]
+    return NamedSegments(tuple(map(Segment, names, blobs, alignments)), index)
+
+
+def _no_blob(key: str, place: int, count: int) -> LayoutError:
+    return LayoutError(
+        "no such blob",
+        source=f"key {key!r}",
+        expected=f"an index from 0 to {count - 1}",
+        actual=place,
+    )
 
 
 _UNFIT = re.compile("[\0\ud800-\udfff]")
@@ -412,8 +433,10 @@ def check_key(key: object) -> str:
         LayoutError: It is no string, empty, or holds NUL, where the runtime would end it, or half
             of a surrogate pair.
     """
-    if isinstance(key, str) and key and not _UNFIT.search(key):
-        return key
+    if isinstance(key, str) and key:
+        is_fit = "\0" not in key if key.isascii() else not _UNFIT.search(key)
+        if is_fit:
+            return key
     raise LayoutError(
         "key cannot be stored",
         expected="a string that is not empty and holds no NUL and no lone surrogate",
@@ -425,18 +448,24 @@ def _size(blob: object) -> int:
     return blob.nbytes if isinstance(blob, memoryview) else len(blob)  # type: ignore[arg-type]  # sized, whatever it is
 
 
-def _same(layout: TensorLayout, other: TensorLayout) -> bool:
-    return _facts(layout) == _facts(other)
+def layout_facts(layout: TensorLayout) -> LayoutFacts:
+    """Return what a tensor is, comparable: also of ExecuTorch's layouts, and whatever lists."""
+    return int(layout.scalar_type), tuple(layout.sizes), tuple(layout.dim_order)
 
 
-def _facts(layout: TensorLayout) -> tuple[int, list[int], list[int]]:
-    return int(layout.scalar_type), list(layout.sizes), list(layout.dim_order)
-
-
-def _text(layout: TensorLayout) -> str:
-    number, sizes, dim_order = _facts(layout)
+def facts_text(facts: LayoutFacts) -> str:
+    """Return what a tensor is, in words: `FLOAT [2, 3]`, and the dim order unless row-major."""
+    number, sizes, dim_order = facts
     kind = ScalarType.get(number)
-    return f"{number if kind is None else kind.name} {sizes} in dim order {dim_order}"
+    text = f"{number if kind is None else kind.name} {list(sizes)}"
+    if dim_order == tuple(range(len(sizes))):
+        return text
+    return f"{text} in dim order {list(dim_order)}"
+
+
+def layout_text(layout: TensorLayout) -> str:
+    """Return a tensor layout in words; see `facts_text`."""
+    return facts_text(layout_facts(layout))
 
 
 def _tag_text(tag: str | None) -> str:

@@ -24,7 +24,7 @@ from cordbundle.strided import dim_order_of
 from cordbundle.tensor_view import TensorView
 
 if TYPE_CHECKING:
-    StrPath = str | os.PathLike[str]
+    from cordbundle.source import StrPath
 
 __all__ = ["read_npz"]
 
@@ -112,7 +112,12 @@ def _read_members(archive: zipfile.ZipFile, cord: Cord, source: str) -> dict[str
         not 0 <= member.header_offset <= len(cord) - _LOCAL_HEADER_SIZE for member in members
     )
     if outside or sum(member.compress_size for member in members) > len(cord):
-        raise FormatError("members overlap or pass the end of the archive", source=source)
+        raise FormatError(
+            "members overlap or pass the end of the archive",
+            source=source,
+            expected=f"members of at most {len(cord)} bytes in all, each inside the archive",
+            actual=f"{sum(member.compress_size for member in members)} bytes",
+        )
     arrays: dict[str, TensorView] = {}
     for member in members:
         name = member.filename.removesuffix(".npy")
@@ -141,7 +146,11 @@ def _check_member(member: zipfile.ZipInfo, source: str) -> None:
             f"{member.compress_size} bytes for {member.file_size}",
         )
     if not member.filename.endswith(".npy"):
-        raise FormatError(f"member {member.filename!r} is no .npy file", source=source)
+        raise FormatError(
+            f"member {member.filename!r} is no .npy file",
+            source=source,
+            expected="names that end in .npy",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Open a file of any of the formats.
 
-Rules of this file: it looks at the first bytes and hands over to the room of the format.
+Rules of this file: it looks at the first bytes and hands over to the class that reads the format.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from cordbundle.cord import Cord
-    from cordbundle.inputs import StrPath
+    from cordbundle.source import StrPath
 
 __all__ = ["open_file"]
 
-_ROOMS: dict[bytes, type[PteFile | PtdFile | BundleFile]] = {
-    identifier: room for room in (PteFile, PtdFile, BundleFile) for identifier in room.KINDS
+_CLASSES: dict[bytes, type[PteFile | PtdFile | BundleFile]] = {
+    identifier: cls for cls in (PteFile, PtdFile, BundleFile) for identifier in cls.KINDS
 }
 
 
@@ -44,4 +44,4 @@ def open_file(source: StrPath | Buffer | Cord) -> PteFile | PtdFile | BundleFile
     cord = source_cord(source)
     name = source_name(source, cord, "<memory>")
     kind = identify(bytes(cord[:HEAD_SIZE]), name, len(cord))
-    return _ROOMS[kind.identifier](cord, name)
+    return _CLASSES[kind.identifier](cord, name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Annotated, TypeAlias
 
 from cordbundle.flatbuffer.schema import (
@@ -37,6 +38,7 @@ __all__ = [
     "Chain",
     "CompileSpec",
     "ContainerMetadata",
+    "DataLocation",
     "DataSegment",
     "DelegateCall",
     "Double",
@@ -64,11 +66,46 @@ __all__ = [
     "String",
     "SubsegmentOffsets",
     "Tensor",
+    "TensorDataLocation",
     "TensorList",
+    "TensorShapeDynamism",
 ]
 
 PROGRAM_IDENTIFIER = b"ET12"
 """File identifier of a program."""
+
+
+class DataLocation(IntEnum):
+    """Where the payload of a delegate is."""
+
+    INLINE = 0
+    """In `Program.backend_delegate_data`."""
+
+    SEGMENT = 1
+    """In `Program.segments`."""
+
+
+class TensorDataLocation(IntEnum):
+    """Where the data of a constant or mutable tensor is."""
+
+    SEGMENT = 0
+    """In a segment of the program."""
+
+    EXTERNAL = 1
+    """In a `.ptd` file."""
+
+
+class TensorShapeDynamism(IntEnum):
+    """How the shape of a tensor may differ from its `sizes`."""
+
+    STATIC = 0
+    """Not at all."""
+
+    DYNAMIC_BOUND = 1
+    """Each dimension goes up to it."""
+
+    DYNAMIC_UNBOUND = 2
+    """In any way."""
 
 
 @dataclass(slots=True)
@@ -112,7 +149,7 @@ class ExtraTensorInfo:
         mutable_data_segments_idx: For a mutable tensor with initial data, the entry of
             `Program.mutable_data_segments` that holds it.
         fully_qualified_name: Name in the model; the key of the data when it is external.
-        location: 0 = in a segment of the program, 1 = external (a `.ptd` file).
+        location: Where its data is, a `TensorDataLocation`.
         device_type: 0 = CPU, 1 = CUDA.
         device_index: Which device of that type.
     """
@@ -137,7 +174,7 @@ class Tensor:
         data_buffer_idx: Its constant or initial data; 0 = none.
         allocation_info: Its planned memory; None for constants and most inputs.
         layout: Unused, 0.
-        shape_dynamism: 0 = static, 1 = bounded by `sizes`, 2 = unbounded.
+        shape_dynamism: How its shape may differ from `sizes`, a `TensorShapeDynamism`.
         extra_tensor_info: Name, device and data location where they are not the usual ones.
     """
 
@@ -336,7 +373,7 @@ class BackendDelegateDataReference:
     """Where the data of a delegate is.
 
     Attributes:
-        location: 0 = `Program.backend_delegate_data`, 1 = `Program.segments`.
+        location: Where the payload is, a `DataLocation`.
         index: Index into that list.
     """
 

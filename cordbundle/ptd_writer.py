@@ -6,14 +6,13 @@ bytes are those of ExecuTorch 1.5's `FlatTensorSerializer`, but that all alignme
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cordbundle import ptd_schema as schema
 from cordbundle.cord import Cord, Fill
 from cordbundle.flatbuffer import encode, no_collection
-from cordbundle.headers import FLAT_TENSOR_HEADER, HEADER_OFFSET, ExtendedHeader, insert_header
+from cordbundle.headers import FLAT_TENSOR_HEADER, ExtendedHeader, flatbuffer_with_header
 from cordbundle.inputs import source_cord, source_name
 from cordbundle.layout import (
     align_up,
@@ -29,10 +28,11 @@ from cordbundle.writer import WriteReport, write
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from cordbundle.source import StrPath
     from cordbundle.tensors import Array, TensorView
     from cordbundle.writer import Durability, Progress, Target
 
-__all__ = ["assemble_ptd", "load_ptd", "save_ptd", "serialize_ptd"]
+__all__ = ["SEGMENT_ALIGNMENT", "assemble_ptd", "load_ptd", "save_ptd", "serialize_ptd"]
 
 SEGMENT_ALIGNMENT = 128
 """Default alignment of each blob in bytes, as ExecuTorch's."""
@@ -90,14 +90,12 @@ def assemble_ptd(
     named = blob_segments(buffers, entries, segment_alignment)
     offsets = offsets_from_base(named.segments)
     sizes = [len(segment.data) for segment in named.segments]
+    layouts = [entry.tensor_layout for entry in entries.values()]
     root = schema.FlatTensor(
         version=version,
         segments=list(map(schema.DataSegment, offsets, sizes)),
-        named_data=[
-            # The layout has the fields of the schema's.
-            schema.NamedData(key, index, entries[key].tensor_layout)  # type: ignore[arg-type]
-            for key, index in named.index.items()
-        ],
+        # The layouts have the fields of the schema's.
+        named_data=list(map(schema.NamedData, named.index, named.index.values(), layouts)),  # type: ignore[arg-type]
     )
     metadata = encode(root, schema.FLAT_TENSOR_IDENTIFIER, order="flatc").cord
     head_size = _HEADER_SLOT + len(metadata)
@@ -108,9 +106,7 @@ def assemble_ptd(
         segment_base_offset=base,
         segment_data_size=offsets[-1] + sizes[-1] if sizes else 0,
     )
-    packed = FLAT_TENSOR_HEADER.pack(header, _HEADER_SLOT)
-    cord = Cord(insert_header(bytes(metadata[:HEADER_OFFSET]), packed))
-    cord.append(metadata[HEADER_OFFSET:])
+    cord = flatbuffer_with_header(metadata, FLAT_TENSOR_HEADER.pack(header, _HEADER_SLOT))
     cord.append(Cord.of(Fill(base - head_size)))
     cord.append(join_segments(named.segments, offsets, 0))
     return cord
@@ -142,7 +138,7 @@ def save_ptd(
     return write(cord, target, durability=durability, progress=progress)
 
 
-def load_ptd(source: str | os.PathLike[str] | Buffer | Cord) -> dict[str, TensorView | Cord]:
+def load_ptd(source: StrPath | Buffer | Cord) -> dict[str, TensorView | Cord]:
     """Load a `.ptd` file as a dict, by reference: no payload byte is read.
 
     Args:
@@ -158,4 +154,4 @@ def load_ptd(source: str | os.PathLike[str] | Buffer | Cord) -> dict[str, Tensor
     """
     cord = source_cord(source)
     with PtdFile(cord, source_name(source, cord, "<memory>")) as file, no_collection():
-        return {key: file[key] for key in file}
+        return file.blobs()

@@ -7,23 +7,26 @@ followed; it opens no file. The format is ExecuTorch's `schema/program.fbs` (ide
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
 from cordbundle import program as schema
-from cordbundle.artifact import Artifact, SegmentRange, segment_findings
+from cordbundle.artifact import Artifact
 from cordbundle.cord import Cord
 from cordbundle.errors import FormatError
-from cordbundle.flatbuffer import Finding, Reader, decode, verify
+from cordbundle.flatbuffer import decode
 from cordbundle.tensors import ScalarType
 
 __all__ = ["Delegate", "Dynamism", "Method", "PteFile", "TensorSpec", "ValueSpec"]
 
 Dynamism: TypeAlias = Literal["static", "bound", "unbound"]
-_IN_SEGMENT = 1  # DataLocation.SEGMENT
-_DYNAMISMS: tuple[Dynamism, ...] = ("static", "bound", "unbound")
+_DYNAMISMS: dict[int, Dynamism] = {
+    schema.TensorShapeDynamism.STATIC: "static",
+    schema.TensorShapeDynamism.DYNAMIC_BOUND: "bound",
+    schema.TensorShapeDynamism.DYNAMIC_UNBOUND: "unbound",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,18 +111,22 @@ class PteFile(Artifact):
     """An open program; made by `cordbundle.open`."""
 
     KINDS = (schema.PROGRAM_IDENTIFIER,)
-
-    def _reader(self) -> Reader:
-        return Reader(self.cord[: self.metadata_end], name=self.name)
-
-    @property
-    def metadata_end(self) -> int:
-        """First byte after the flatbuffer, in bytes."""
-        return self.header.metadata_end if self.header else len(self.cord)
+    ROOT = schema.Program
 
     @cached_property
-    def _root(self) -> schema.Program:
-        return self._reader().root(schema.Program)
+    def root(self) -> schema.Program:
+        """The root table of the metadata; each field is read when it is asked for.
+
+        Raises:
+            FormatError: The metadata is damaged.
+        """
+        return self.reader().root(schema.Program)
+
+    def _walk_root(self) -> schema.Program:
+        return self.walk().root(schema.Program)
+
+    def _segment_table(self) -> Iterable[schema.DataSegment]:
+        return self._walk_root().segments or ()
 
     @cached_property
     def methods(self) -> Mapping[str, Method]:
@@ -128,19 +135,24 @@ class PteFile(Artifact):
         Raises:
             FormatError: The metadata is damaged.
         """
+        root = self._walk_root()
+        inline = root.backend_delegate_data or ()
         methods: dict[str, Method] = {}
-        for plan in self._root.execution_plan or ():
-            methods.setdefault(plan.name or "", self._method(plan))  # the runtime takes the first
+        for plan in root.execution_plan or ():
+            method = self._method(plan, inline)
+            methods.setdefault(method.name, method)  # the runtime takes the first
         return methods
 
-    def _method(self, plan: schema.ExecutionPlan) -> Method:
+    def _method(
+        self, plan: schema.ExecutionPlan, inline: Sequence[schema.BackendDelegateInlineData]
+    ) -> Method:
         name = plan.name or ""
         return Method(
             name,
             self._specs(plan, plan.inputs or (), f"inputs of method {name!r}"),
             self._specs(plan, plan.outputs or (), f"outputs of method {name!r}"),
             tuple(_operator_name(operator) for operator in plan.operators or ()),
-            tuple(self._delegate(delegate) for delegate in plan.delegates or ()),
+            tuple(self._delegate(delegate, inline) for delegate in plan.delegates or ()),
         )
 
     def _specs(
@@ -163,44 +175,40 @@ class PteFile(Artifact):
 
     def _spec(self, value: object, what: str) -> TensorSpec | ValueSpec:
         if isinstance(value, schema.Tensor):
-            scalar_type = ScalarType.get(value.scalar_type)
-            if scalar_type is None or not 0 <= value.shape_dynamism < len(_DYNAMISMS):
+            scalar_type = self.scalar_type(value.scalar_type, f"a tensor of the {what}")
+            dynamism = _DYNAMISMS.get(value.shape_dynamism)
+            if dynamism is None:
                 raise FormatError(
-                    f"{what}: unknown scalar type or shape dynamism",
+                    f"{what}: unknown shape dynamism",
                     source=self.name,
-                    actual=f"{value.scalar_type}, {value.shape_dynamism}",
+                    expected=f"one of {list(_DYNAMISMS)}",
+                    actual=value.shape_dynamism,
                 )
             sizes = tuple(value.sizes or ())
             order = tuple(range(len(sizes)) if value.dim_order is None else value.dim_order)
-            return TensorSpec(scalar_type, sizes, order, _DYNAMISMS[value.shape_dynamism])
+            return TensorSpec(scalar_type, sizes, order, dynamism)
         for kind, (word, field) in _SCALARS.items():
             if isinstance(value, kind):
                 return ValueSpec(word, getattr(value, field))
         if value is None or isinstance(value, schema.Null):
             return ValueSpec("None", None)
-        return ValueSpec(type(value).__name__.removesuffix("View"), None)
+        return ValueSpec(type(value).__name__, None)
 
-    def _delegate(self, delegate: schema.BackendDelegate) -> Delegate:
+    def _delegate(
+        self,
+        delegate: schema.BackendDelegate,
+        inline: Sequence[schema.BackendDelegateInlineData],
+    ) -> Delegate:
         backend, place = delegate.id or "", delegate.processed
         if place is None:
             return Delegate(backend, 0, None)
-        if place.location == _IN_SEGMENT:
+        if place.location == schema.DataLocation.SEGMENT:
             ranges = self.segment_ranges
             index = self._index(place.index, len(ranges), f"segment of delegate {backend!r}")
             return Delegate(backend, ranges[index].size, index)
-        inline = self._root.backend_delegate_data or ()
         index = self._index(place.index, len(inline), f"data of delegate {backend!r}")
         data = inline[index].data
         return Delegate(backend, 0 if data is None else len(data), None)
-
-    @cached_property
-    def segment_ranges(self) -> tuple[SegmentRange, ...]:
-        """Where the segments stand, in the order of the segment table."""
-        base = self.header.segment_base_offset if self.header else 0
-        return tuple(
-            SegmentRange(base + segment.offset, segment.size)
-            for segment in self._root.segments or ()
-        )
 
     @property
     def segments(self) -> tuple[Cord, ...]:
@@ -222,12 +230,11 @@ class PteFile(Artifact):
             FormatError: A key without a segment.
             TruncatedError: A segment that passes the end of the file.
         """
-        segments = self.segments
         return {
-            entry.key or "": segments[
-                self._index(entry.segment_index, len(segments), f"segment of key {entry.key!r}")
+            key: self.segment(index, f"key {key!r}")
+            for key, index in [
+                (one.key or "", one.segment_index) for one in self._walk_root().named_data or ()
             ]
-            for entry in self._root.named_data or ()
         }
 
     def program(self) -> schema.Program:
@@ -239,16 +246,7 @@ class PteFile(Artifact):
         Raises:
             FormatError: The metadata is damaged.
         """
-        return decode(self._root)
-
-    def verify(self) -> list[Finding]:
-        """Check everything that the format promises and return all that is wrong, by offset."""
-        findings = verify(self._reader(), schema.Program)
-        if not findings:
-            findings += segment_findings(
-                self.segment_ranges, self.header, self.metadata_end, len(self.cord)
-            )
-        return findings
+        return decode(self.root)
 
 
 def _operator_name(operator: schema.Operator) -> str:

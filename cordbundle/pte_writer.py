@@ -16,7 +16,7 @@ from cordbundle import program as schema
 from cordbundle.cord import Cord, Fill
 from cordbundle.errors import LayoutError
 from cordbundle.flatbuffer import encode, no_collection
-from cordbundle.headers import HEADER_OFFSET, PROGRAM_HEADER, ExtendedHeader, insert_header
+from cordbundle.headers import PROGRAM_HEADER, ExtendedHeader, flatbuffer_with_header
 from cordbundle.inputs import blob_cord
 from cordbundle.layout import (
     Blobs,
@@ -32,7 +32,6 @@ from cordbundle.named_data import NamedDataStoreOutput, blob_segments
 __all__ = ["Options", "assemble", "serialize_pte"]
 
 TENSOR_ALIGNMENT = 16  # ExecuTorch's default for constants, and of the schema for inline data
-INLINE, IN_SEGMENT = 0, 1  # DataLocation
 
 _T = TypeVar("_T")
 
@@ -136,9 +135,7 @@ def assemble(
     header = ExtendedHeader(
         flatbuffer_size=head_size, segment_base_offset=base, segment_data_size=len(body)
     )
-    packed = PROGRAM_HEADER.pack(header, slot)
-    cord = Cord(insert_header(bytes(metadata[:HEADER_OFFSET]), packed))
-    cord.append(metadata[HEADER_OFFSET:])
+    cord = flatbuffer_with_header(metadata, PROGRAM_HEADER.pack(header, slot))
     cord.append(Cord.of(Fill(base - head_size)))
     cord.append(body)
     return cord
@@ -259,9 +256,13 @@ class _Payloads:
             number = self._blobs.find(data)
             if number == len(self._segments):
                 self._segments.append(self._add(name, data))
-            place = schema.BackendDelegateDataReference(IN_SEGMENT, self._segments[number])
+            place = schema.BackendDelegateDataReference(
+                schema.DataLocation.SEGMENT, self._segments[number]
+            )
         else:
-            place = schema.BackendDelegateDataReference(INLINE, len(self.inline))
+            place = schema.BackendDelegateDataReference(
+                schema.DataLocation.INLINE, len(self.inline)
+            )
             self.inline.append(payload)
         copied.processed = place
         return copied
@@ -273,6 +274,7 @@ class _Payloads:
             raise LayoutError(
                 "delegate data that no delegate refers to",
                 source="backend_delegate_data",
+                expected="every index to be referred to",
                 actual=f"indices {unused[:16]}",
             )
 
@@ -280,8 +282,13 @@ class _Payloads:
 def _inline_index(delegate: schema.BackendDelegate, count: int, name: str) -> int:
     """Return where the payload of a delegate is in the inline data."""
     place = delegate.processed
-    if place is None or place.location != INLINE:
-        raise LayoutError("delegate data is not inline", source=name, actual=place)
+    if place is None or place.location != schema.DataLocation.INLINE:
+        raise LayoutError(
+            "delegate data is not inline",
+            source=name,
+            expected="a place in backend_delegate_data, as an emitter gives it",
+            actual=place,
+        )
     if not 0 <= place.index < count:
         raise LayoutError(
             "index of delegate data is out of range",
@@ -297,14 +304,9 @@ def _joined(buffers: Iterable[schema.Buffer], alignment: int) -> tuple[Cord, lis
 
     There is no padding after the last one.
     """
-    cord, offsets = Cord(), []
-    for buffer in buffers:
-        offset = align_up(len(cord), alignment)
-        offsets.append(offset)
-        data = blob_cord(buffer.storage)
-        cord.append(Cord.of(Fill(offset - len(cord))))
-        cord.append(data)
-    return cord, offsets
+    parts = [Segment("buffer", blob_cord(buffer.storage), alignment) for buffer in buffers]
+    offsets = offsets_from_base(parts)
+    return join_segments(parts, offsets, 0), offsets
 
 
 def _copy(record: object, kind: type[_T]) -> _T:

@@ -17,7 +17,7 @@ import stat
 
 from cordbundle.errors import WriteError
 from cordbundle.sinks import system_errors
-from cordbundle.source import _kind
+from cordbundle.source import kind_of_file
 
 try:
     import fcntl
@@ -134,7 +134,7 @@ def path_to_replace(name: str) -> str | None:
             errno=errno.EISDIR if stat.S_ISDIR(status.st_mode) else errno.EINVAL,
             source=name,
             expected="a file, FIFO or character device",
-            actual=_kind(status.st_mode),
+            actual=kind_of_file(status.st_mode),
         )
     path = os.path.realpath(name)
     if _status(path) is None:  # such as /dev/stdout, sent to a file that was removed

@@ -21,7 +21,7 @@ from cordbundle.scalar_types import ScalarType
 from cordbundle.tensor_view import TensorView
 
 if TYPE_CHECKING:
-    StrPath = str | os.PathLike[str]
+    from cordbundle.source import StrPath
 
 __all__ = ["SCALAR_TYPES", "json_object", "read_safetensors"]
 
@@ -159,7 +159,13 @@ def json_object(text: Cord, source: str, offset: int = 0) -> dict[str, object]:
     except (ValueError, RecursionError) as error:  # what json raises for bad text
         raise FormatError(f"no JSON ({error})", source=source, offset=offset) from error
     if not isinstance(parsed, dict):
-        raise FormatError("no JSON object", source=source, offset=offset, actual=_short(parsed))
+        raise FormatError(
+            "no JSON object",
+            source=source,
+            offset=offset,
+            expected="{...}",
+            actual=_short(parsed),
+        )
     return parsed
 
 

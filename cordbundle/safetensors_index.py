@@ -17,7 +17,7 @@ from cordbundle.safetensors import json_object, read_safetensors
 from cordbundle.tags import is_file_name
 
 if TYPE_CHECKING:
-    from cordbundle.inputs import StrPath
+    from cordbundle.source import StrPath
     from cordbundle.tensor_view import TensorView
 
 __all__ = ["read_safetensors_index"]
@@ -87,6 +87,7 @@ def _path_of(file: str, folder: str, source: str) -> str:
         raise FormatError(
             f"shard {file!r} is a link that leads out of the folder of the index",
             source=source,
+            expected=f"a file in {os.path.realpath(folder)}",
             actual=os.path.realpath(path),
             cause=_WAY_OUT,
         )

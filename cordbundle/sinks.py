@@ -1,10 +1,10 @@
 """Sinks: where bytes go.
 
-Rules of this file: it knows open descriptors and objects, no paths, chunks' kinds or commit; every
-call may be short and is resumed inside the view; a call that makes no progress is an error, not a
-loop; an `OSError` of a call on the target becomes a `WriteError`, what a user's own `write()` or
-`progress` raises passes as it is. What a sink cannot do (share, reserve, skip) it declines, and the
-bytes are written.
+Rules of this file: it knows open descriptors and objects, of chunks only ranges of files, no paths
+and no commit; every call may be short and is resumed inside the view; a call that makes no progress
+is an error, not a loop; an `OSError` of a call on the target becomes a `WriteError`, what a user's
+own `write()` or `progress` raises passes as it is. What a sink cannot do (share, reserve, skip) it
+declines, and the bytes are written.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Source files: where the bytes of a file range come from.
 
-Rules of this file: nothing outside `cord.py` uses it; files are opened for reading only, by
+Rules of this file: only `Cord.from_file` makes sources; files are opened for reading only, by
 descriptor; a mapping is made only when a caller asks for a view. A source remembers what the file
 was when it was planned (device, inode, size, modification time) and refuses to be another one.
 """
@@ -18,14 +18,14 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from cordbundle.errors import FormatError, SourceChangedError
 
-if TYPE_CHECKING:
-    StrPath = str | os.PathLike[str]
+__all__ = ["SourceFile", "StrPath", "kind_of_file"]
 
-__all__ = ["SourceFile"]
+StrPath: TypeAlias = "str | os.PathLike[str]"
+"""A path of a file, as `os.fsdecode` takes it."""
 
 _MAX_OPEN = 128  # descriptors kept open; far below the usual limit of 1024
 _OPEN_FLAGS = os.O_RDONLY
@@ -81,7 +81,7 @@ class SourceFile:
                 "cannot be a source",
                 source=text,
                 expected="a regular file",
-                actual=_kind(status.st_mode),
+                actual=kind_of_file(status.st_mode),
                 cause="read it into memory first",
             )
         key = (
@@ -283,8 +283,8 @@ else:  # Windows: one file position, so one reader at a time
         return len(data)
 
 
-def _kind(mode: int) -> str:
-    """Return the word for a file type."""
+def kind_of_file(mode: int) -> str:
+    """Return the word for a type of file, given as `st_mode`; a regular one has none."""
     for test, word in (
         (stat.S_ISDIR, "a folder"),
         (stat.S_ISFIFO, "a FIFO"),

@@ -1,7 +1,7 @@
 """Test suites: representative inputs and expected outputs for the methods of a program.
 
 Rules of this file: plain records. Values are kept as they are given; what they mean for a method is
-decided in `conformance.py`, how they are stored in `bpte.py`.
+decided in `conformance.py`, how they are stored in `bundling.py`.
 """
 
 from __future__ import annotations
@@ -58,12 +58,16 @@ def as_suites(suites: Iterable[object]) -> list[MethodTestSuite]:
     Raises:
         TypeError: Something that is no suite or no case.
     """
+    if not isinstance(suites, Iterable):
+        raise TypeError(f"{type(suites).__name__} is no list of MethodTestSuite")
     return [_as_suite(suite) for suite in suites]
 
 
 def _as_suite(suite: object) -> MethodTestSuite:
     name = getattr(suite, "method_name", None)
     cases = getattr(suite, "test_cases", None)
+    if cases is not None and not isinstance(name, str):
+        raise TypeError(f"method_name of a suite is {name!r}, no str")
     if not isinstance(name, str) or not isinstance(cases, Iterable):
         raise TypeError(f"no MethodTestSuite: {type(suite).__name__}")
     return MethodTestSuite(name, [_as_case(case, name) for case in cases])

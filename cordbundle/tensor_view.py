@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +29,40 @@ if TYPE_CHECKING:
 
     Memory: TypeAlias = memoryview  # `TensorView.memoryview` hides the name inside the class
 
-__all__ = ["TensorView"]
+__all__ = ["TensorShape", "TensorView"]
 
 _MAX_BYTES = 2**63 - 1
 _CPU = (1, 0)  # kDLCPU, device 0
+
+
+@dataclass(frozen=True, slots=True)
+class TensorShape:
+    """What a tensor is but for its bytes; many tensors may share one.
+
+    Attributes:
+        scalar_type: Element type.
+        sizes: Elements per dimension.
+        dim_order: Dimensions from outermost to innermost in memory; row-major if None.
+        nbytes: Number of bytes that the elements take.
+    """
+
+    scalar_type: ScalarType
+    sizes: tuple[int, ...]
+    dim_order: tuple[int, ...] | None
+    nbytes: int
+
+    @classmethod
+    def of(
+        cls, scalar_type: ScalarType, sizes: Sequence[int], dim_order: Sequence[int] | None
+    ) -> TensorShape:
+        """Check that the facts fit each other; they may come from a hostile file.
+
+        Raises:
+            FormatError: A negative size, a dim order that is no permutation, or too large sizes.
+        """
+        counts = tuple(sizes)
+        order = None if dim_order is None else tuple(dim_order)
+        return cls(scalar_type, counts, order, _nbytes(scalar_type.itemsize, counts, order))
 
 
 class TensorView:
@@ -54,7 +85,7 @@ class TensorView:
             than the sizes ask for.
     """
 
-    __slots__ = ("__weakref__", "_data", "_dim_order", "cord", "scalar_type", "sizes")
+    __slots__ = ("__weakref__", "_cord", "_data", "_offset", "_shape", "_whole")
 
     def __init__(
         self,
@@ -63,17 +94,55 @@ class TensorView:
         dim_order: Sequence[int] | None,
         cord: Cord,
     ) -> None:
-        self.scalar_type = scalar_type
-        self.sizes = tuple(sizes)
-        self._dim_order = None if dim_order is None else tuple(dim_order)
-        self.cord = cord
+        shape = TensorShape.of(scalar_type, sizes, dim_order)
+        if shape.nbytes != len(cord):
+            raise FormatError(
+                f"tensor of {scalar_type.name} with sizes {_shorten(shape.sizes)} has other bytes",
+                expected=f"{shape.nbytes} bytes",
+                actual=f"{len(cord)} bytes",
+            )
+        self._shape = shape
+        self._whole = cord
+        self._offset = 0
+        self._cord: Cord | None = cord
         self._data: Memory | None = None
-        _check(self)
+
+    @classmethod
+    def within(cls, shape: TensorShape, whole: Cord, offset: int) -> TensorView:
+        """Return the tensor at an offset of a Cord, which reaches that far.
+
+        The part of the Cord is only cut out when it is asked for.
+        """
+        view = cls.__new__(cls)
+        view._shape = shape
+        view._whole = whole
+        view._offset = offset
+        view._cord = None
+        view._data = None
+        return view
+
+    @property
+    def cord(self) -> Cord:
+        """The bytes in memory order, by reference."""
+        if self._cord is None:
+            self._cord = self._whole[self._offset : self._offset + self._shape.nbytes]
+        return self._cord
+
+    @property
+    def scalar_type(self) -> ScalarType:
+        """Element type."""
+        return self._shape.scalar_type
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Elements per dimension."""
+        return self._shape.sizes
 
     @property
     def dim_order(self) -> tuple[int, ...]:
         """Dimensions from outermost to innermost in memory."""
-        return tuple(range(len(self.sizes))) if self._dim_order is None else self._dim_order
+        order = self._shape.dim_order
+        return tuple(range(len(self.sizes))) if order is None else order
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -83,7 +152,7 @@ class TensorView:
     @property
     def nbytes(self) -> int:
         """Number of bytes."""
-        return len(self.cord)
+        return self._shape.nbytes
 
     @property
     def data(self) -> Memory:
@@ -217,35 +286,27 @@ class TensorView:
         )
 
 
-def _check(view: TensorView) -> None:
-    """Raise unless the facts of a view fit each other; they may come from a hostile file."""
-    for dim, size in enumerate(view.sizes):
+def _nbytes(itemsize: int, sizes: tuple[int, ...], order: tuple[int, ...] | None) -> int:
+    """Return the bytes of a tensor whose sizes and dim order fit each other, or raise."""
+    for dim, size in enumerate(sizes):
         if size < 0:
             raise FormatError(f"size of dimension {dim} is negative", expected=">= 0", actual=size)
-    order = view._dim_order
-    if order is not None and sorted(order) != list(range(len(view.sizes))):
+    if order is not None and sorted(order) != list(range(len(sizes))):
         raise FormatError(
             "dim order is no permutation of the dimensions",
-            expected=f"each of 0 to {len(view.sizes) - 1} once" if view.sizes else "none",
+            expected=f"each of 0 to {len(sizes) - 1} once" if sizes else "none",
             actual=order,
         )
-    needed = 0 if 0 in view.sizes else view.scalar_type.itemsize
-    for size in view.sizes:
+    needed = 0 if 0 in sizes else itemsize
+    for size in sizes:
         needed *= size
         if needed > _MAX_BYTES:
             raise FormatError(
                 "sizes of the tensor overflow",
                 expected=f"at most {_MAX_BYTES} bytes",
-                actual=f"sizes {view.sizes}"
-                if len(view.sizes) < 16
-                else f"{len(view.sizes)} sizes",
+                actual=f"sizes {sizes}" if len(sizes) < 16 else f"{len(sizes)} sizes",
             )
-    if needed != view.nbytes:
-        raise FormatError(
-            f"tensor of {view.scalar_type.name} with sizes {_shorten(view.sizes)} has other bytes",
-            expected=f"{needed} bytes",
-            actual=f"{view.nbytes} bytes",
-        )
+    return needed
 
 
 def _shorten(sizes: tuple[int, ...]) -> str:

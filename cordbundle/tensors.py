@@ -38,7 +38,6 @@ __all__ = [
     "ScalarType",
     "TensorDescription",
     "TensorView",
-    "check_int64",
     "describe",
     "flatten",
     "scalar_of",
@@ -198,8 +197,8 @@ def scalar_of(value: object) -> bool | int | float | None:
     """Return a Python or NumPy scalar as the Python scalar it is, or None for anything else.
 
     `True` is a bool, never an int. A float keeps its bits: infinities, nan and -0.0. An int may be
-    larger than a file holds; see `check_int64`. A 0-d array is a tensor, not a scalar, and so is
-    nothing that would lose precision (`numpy.longdouble`).
+    larger than the 64 bits that a file holds. A 0-d array, which is a tensor, and what would lose
+    precision (`numpy.longdouble`) give None.
     """
     if isinstance(value, bool):
         return value
@@ -214,23 +213,3 @@ def scalar_of(value: object) -> bool | int | float | None:
             item: bool | int | float = value.item()
             return item
     return None
-
-
-def check_int64(value: int, *, source: str | None = None) -> int:
-    """Return `value` if a file can hold it, which keeps integers in 64 bits.
-
-    Args:
-        value: The integer.
-        source: Whose value it is, for the error.
-
-    Raises:
-        LayoutError: It is below -2**63, or 2**63 or more.
-    """
-    if not -(2**63) <= value < 2**63:
-        raise LayoutError(
-            "integer does not fit 64 bits",
-            source=source,
-            expected="-2**63 to 2**63 - 1",
-            actual=value,
-        )
-    return value

@@ -73,7 +73,7 @@ class Digests:
         """Return the 16 bytes; the chunks are read if they did not pass, inner digests first."""
         key = _key(digest)
         if key not in self._values:
-            inner = (self.value(c) if isinstance(c, Digest) else c for c in digest.cord._chunks)
+            inner = (self.value(c) if isinstance(c, Digest) else c for c in digest.cord.raw_chunks)
             self._values[key] = memoryview(Cord.of(*inner).xxh3_128())
         return self._values[key]
 
@@ -87,11 +87,11 @@ class Digests:
             places.setdefault(id(chunk), []).append(at)
         runs: dict[tuple[int, ...], _HashRun] = {}
         for digest in chunks:
-            if not isinstance(digest, Digest) or Digest in map(type, digest.cord._chunks):
+            if not isinstance(digest, Digest) or Digest in map(type, digest.cord.raw_chunks):
                 continue
             key = _key(digest)
             if key and key not in runs:
-                found = _find(digest.cord._chunks, chunks, places.get(key[0], []))
+                found = _find(digest.cord.raw_chunks, chunks, places.get(key[0], []))
                 if found is not None:
                     runs[key] = _HashRun(key, found)
         return list(runs.values())
@@ -111,10 +111,10 @@ class Transfer:
 
     def __init__(self, cord: Cord, sink: Sink, digests: Digests) -> None:
         self.moved: Counter[str] = Counter()
-        self._chunks = cord._chunks
-        self._ends = cord._ends
+        self._chunks = cord.raw_chunks
+        self._ends = cord.chunk_ends
         self._sink = sink
-        self._kinds = set(map(type, cord._chunks))
+        self._kinds = set(map(type, cord.raw_chunks))
         self._digests = digests
         self._late: list[tuple[int, Digest]] | None = None
         self._hashers: tuple[Hasher, ...] = ()
@@ -299,7 +299,7 @@ def is_hole(fill: Fill) -> bool:
 
 
 def _key(digest: Digest) -> tuple[int, ...]:
-    return tuple(map(id, digest.cord._chunks))
+    return tuple(map(id, digest.cord.raw_chunks))
 
 
 def _find(wanted: list[Chunk], chunks: list[Chunk], starts: list[int]) -> int | None:

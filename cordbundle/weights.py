@@ -25,7 +25,7 @@ from cordbundle.safetensors_index import read_safetensors_index
 from cordbundle.tensors import TensorView, describe
 
 if TYPE_CHECKING:
-    from cordbundle.inputs import StrPath
+    from cordbundle.source import StrPath
 
 __all__ = [
     "Weight",
@@ -148,7 +148,7 @@ def ptd_weights(cord: Cord, name: str) -> list[Weight]:
     """
     weights = []
     with PtdFile(cord, name) as file, no_collection():
-        for entry in file._decoded.named_data or ():  # the mapping has each key once
+        for entry in file.records():  # the mapping has each key once
             key = _key(entry.key, name)
             weights.append(_weight(key, name, entry.segment_index, file[key]))
     return weights

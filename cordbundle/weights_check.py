@@ -11,14 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cordbundle import program as schema
-from cordbundle.named_data import TensorLayout
+from cordbundle.named_data import LayoutFacts, facts_text, layout_facts, layout_text
 from cordbundle.pte import PteFile
-from cordbundle.scalar_types import ScalarType
 from cordbundle.weights import Weight
 
-__all__ = ["KeyFinding", "WeightsCheck", "check_weights", "layout_text"]
-
-_EXTERNAL = 1  # TensorDataLocation.EXTERNAL
+__all__ = ["KeyFinding", "WeightsCheck", "check_weights"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +90,16 @@ def check_weights(program: PteFile, weights: Iterable[Weight]) -> WeightsCheck:
     )
 
 
-_Facts = tuple[int, tuple[int, ...], tuple[int, ...]]
-
-
-def _external_tensors(plans: Iterable[schema.ExecutionPlan]) -> dict[str, tuple[_Facts, ...]]:
+def _external_tensors(plans: Iterable[schema.ExecutionPlan]) -> dict[str, tuple[LayoutFacts, ...]]:
     """Return what a program takes its external tensors to be; one key may be several things."""
-    wanted: dict[str, dict[_Facts, None]] = {}
+    wanted: dict[str, dict[LayoutFacts, None]] = {}
     for plan in plans:
         for value in plan.values or ():
             tensor = value.val
             info = tensor.extra_tensor_info if isinstance(tensor, schema.Tensor) else None
-            if isinstance(tensor, schema.Tensor) and info and info.location == _EXTERNAL:
+            if not isinstance(tensor, schema.Tensor) or info is None:
+                continue
+            if info.location == schema.TensorDataLocation.EXTERNAL:
                 sizes = tuple(tensor.sizes or ())
                 order = range(len(sizes)) if tensor.dim_order is None else tensor.dim_order
                 facts = (tensor.scalar_type, sizes, tuple(order))
@@ -111,42 +107,27 @@ def _external_tensors(plans: Iterable[schema.ExecutionPlan]) -> dict[str, tuple[
     return {key: tuple(kinds) for key, kinds in wanted.items()}
 
 
-def _findings(key: str, wanted: Sequence[_Facts], held: Sequence[Weight]) -> Iterator[KeyFinding]:
+def _findings(
+    key: str, wanted: Sequence[LayoutFacts], held: Sequence[Weight]
+) -> Iterator[KeyFinding]:
     if len(held) > 1:
         files = " and ".join(dict.fromkeys(weight.file for weight in held))
         yield KeyFinding(key, "ambiguous", None, "one blob", f"{len(held)}, in {files}")
     if wanted and not held:
-        yield KeyFinding(key, "missing", expected=_text(*wanted[0]))
+        yield KeyFinding(key, "missing", expected=facts_text(wanted[0]))
     for facts in wanted:
-        expected = _text(*facts)
+        expected = facts_text(facts)
         for weight in held:
             layout = weight.layout
             if layout is None:
                 nbytes = f"{len(weight.data)} bytes"
                 yield KeyFinding(key, "has no tensor layout", weight.file, expected, nbytes)
-            elif _facts(layout) != facts:
-                what = f"another {_difference(_facts(layout), facts)}"
+            elif layout_facts(layout) != facts:
+                what = f"another {_difference(layout_facts(layout), facts)}"
                 yield KeyFinding(key, what, weight.file, expected, layout_text(layout))
 
 
-def _difference(found: _Facts, expected: _Facts) -> str:
+def _difference(found: LayoutFacts, expected: LayoutFacts) -> str:
     """Return in words what differs first."""
     names = ("scalar type", "shape", "dim order")
     return next(name for name, a, b in zip(names, found, expected, strict=True) if a != b)
-
-
-def _facts(layout: TensorLayout) -> _Facts:
-    return int(layout.scalar_type), tuple(layout.sizes), tuple(layout.dim_order)
-
-
-def layout_text(layout: TensorLayout) -> str:
-    """Return what a tensor is, in words: `FLOAT [2, 3]`."""
-    return _text(*_facts(layout))
-
-
-def _text(number: int, sizes: Sequence[int], dim_order: Sequence[int]) -> str:
-    kind = ScalarType.get(number)
-    text = f"{number if kind is None else kind.name} {list(sizes)}"
-    if list(dim_order) == list(range(len(sizes))):
-        return text
-    return f"{text} in dim order {list(dim_order)}"

@@ -108,9 +108,10 @@ def write(
     Raises:
         WriteError: The target fails, is full, is of a wrong kind, or is a source of the Cord.
         SourceChangedError: A source is no longer what was planned; nothing is committed.
-        TypeError: `target` is none of the above.
+        TypeError: `cord` is no Cord, or `target` is none of the above.
     """
     _check_durability(durability)
+    _check_cord(cord)
     if not isinstance(target, (str, bytes, os.PathLike)):
         return _write_open(cord, target, durability, progress)
     name = os.fsdecode(target)
@@ -196,6 +197,7 @@ class _Job:
 def _jobs(cords: Iterable[tuple[str, Cord]]) -> Iterator[_Job]:
     names: dict[str, str] = {}
     for name, cord in cords:
+        _check_cord(cord)
         path = path_to_replace(name)
         if path is None:
             raise WriteError(
@@ -207,7 +209,11 @@ def _jobs(cords: Iterable[tuple[str, Cord]]) -> Iterator[_Job]:
             )
         if path in names:
             raise WriteError(
-                "two paths are one file", errno=errno.EINVAL, source=name, actual=names[path]
+                "two paths are one file",
+                errno=errno.EINVAL,
+                source=name,
+                expected="paths of different files",
+                actual=names[path],
             )
         names[path] = name
         yield _Job(name, path, cord)
@@ -354,6 +360,11 @@ def _check_durability(durability: str) -> None:
         raise ValueError(f"durability {durability!r} is not 'none', 'file' or 'dir'")
 
 
+def _check_cord(cord: Cord) -> None:
+    if not isinstance(cord, Cord):
+        raise TypeError(f"{type(cord).__name__} is no Cord; hand over cordbundle.Cord(data)")
+
+
 def _sources(cords: Iterable[Cord]) -> list[SourceFile]:
     """Return all source files of Cords, also those that are only digested."""
     found: dict[SourceFile, None] = {}
@@ -361,10 +372,10 @@ def _sources(cords: Iterable[Cord]) -> list[SourceFile]:
     waiting = list(cords)
     while waiting:
         cord = waiting.pop()
-        if id(cord) in seen or set(map(type, cord._chunks)) <= {memoryview, Fill}:
+        if id(cord) in seen or set(map(type, cord.raw_chunks)) <= {memoryview, Fill}:
             continue
         seen.add(id(cord))
-        for chunk in cord._chunks:
+        for chunk in cord.raw_chunks:
             whole = chunk.whole if isinstance(chunk, Slice) else chunk
             if isinstance(whole, FileRange):
                 found[whole.source] = None
@@ -413,10 +424,13 @@ def _free_space(descriptor: int) -> int | None:
 
 
 def _least_space(cord: Cord, sink: FileSink) -> int:
-    """Return how many bytes take space where extents are shared and holes stay holes."""
+    """Return how many bytes take space where extents are shared and holes stay holes.
+
+    O(chunks), and asked only where the disk is nearly full.
+    """
     need = len(cord)
     ranges: Counter[SourceFile] = Counter()
-    for end, chunk in zip(cord._ends, cord._chunks, strict=True):  # rare: the disk is nearly full
+    for end, chunk in zip(cord.chunk_ends, cord.raw_chunks, strict=True):
         if isinstance(chunk, FileRange):
             shared = sink.try_share(chunk, end - chunk.size)
             ranges[chunk.source] += chunk.size - shared

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import flatbuffers
+import pytest
 from hypothesis import strategies as st
 
+from cordbundle.errors import FormatError
+from cordbundle.flatbuffer import Reader, decode
 from cordbundle.flatbuffer.schema import (
     Boolean,
     Bytes,
@@ -27,6 +32,8 @@ from cordbundle.flatbuffer.schema import (
     UInt64,
     table_of,
 )
+
+DECODE: Any = sys.modules[decode.__module__]
 
 
 @dataclass(slots=True)
@@ -168,3 +175,25 @@ def _scalars(scalar: Scalar) -> st.SearchStrategy[Any]:
 def with_u32(data: bytes, at: int, value: int) -> bytes:
     """Return bytes with one unsigned 32-bit number replaced."""
     return data[:at] + struct.pack("<I", value) + data[at + 4 :]
+
+
+@contextmanager
+def columns_from(count: int) -> Iterator[None]:
+    """Decode vectors of tables by columns from so many tables on."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DECODE, "MANY", count)
+        yield
+
+
+def outcome(data: Any, root: type, many: int, **options: Any) -> object:
+    """Return what decoding gives, or class and text of its error."""
+    with columns_from(many):
+        try:
+            return decode(Reader(data).root(root), **options)
+        except FormatError as error:
+            return type(error), str(error)
+
+
+def both(data: Any, root: type, **options: Any) -> tuple[object, object]:
+    """Return what decoding gives by columns and one by one."""
+    return outcome(data, root, 1, **options), outcome(data, root, 2**32, **options)

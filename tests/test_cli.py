@@ -573,7 +573,9 @@ def test_extract_wants_a_bundle(call: Call, model: Path, tmp_path: Path) -> None
     outcome = call("extract", model, "--program", tmp_path / "out")
 
     assert outcome.code == 1
-    assert outcome.error.endswith("no bundle: found ExecuTorch program (.pte)")
+    assert outcome.error.endswith(
+        "no bundle: found ExecuTorch program (.pte), expected a bundled program (.bpte)"
+    )
 
 
 # verify
@@ -917,6 +919,53 @@ def test_a_reader_who_leaves_early_is_no_traceback(model: Path, tmp_path: Path) 
 
     assert running.returncode == 1
     assert b"Traceback" not in err
+
+
+def without_stream(number: int, *words: str | Path) -> subprocess.CompletedProcess[bytes]:
+    """Call the command line as a process whose standard output (1) or error (2) is closed."""
+    command = [sys.executable, "-m", "cordbundle", *map(str, words)]
+    closing = f"import os, sys; os.close({number}); os.execv(sys.executable, {command!r})"
+    return subprocess.run([sys.executable, "-c", closing], capture_output=True, check=False)
+
+
+@posix
+@pytest.mark.parametrize("verb", ["bundle", "inspect", "verify"])
+def test_a_closed_standard_output_takes_no_results_and_is_no_traceback(
+    model: Path, verb: str
+) -> None:
+    outcome = without_stream(1, verb, model)
+
+    assert outcome.returncode == 0
+    assert b"Traceback" not in outcome.stderr
+    assert model.with_suffix(".bpte").exists() == (verb == "bundle")
+
+
+@posix
+def test_a_bundle_for_a_closed_standard_output_is_refused(model: Path) -> None:
+    outcome = without_stream(1, "bundle", model, "-o", "-")
+
+    assert outcome.returncode == 2
+    assert outcome.stderr.splitlines()[-1].startswith(
+        b"cordbundle: error: standard output is closed"
+    )
+
+
+@posix
+def test_with_standard_error_closed_nothing_but_the_bundle_goes_to_standard_output(
+    model: Path, case: Path
+) -> None:
+    outcome = without_stream(2, "bundle", model, case, "-o", "-")
+
+    assert outcome.returncode == 0
+    with cb.open(outcome.stdout) as file:
+        assert file.verify() == []
+
+
+@posix
+def test_with_standard_error_closed_an_error_is_not_taken_for_a_result(tmp_path: Path) -> None:
+    outcome = without_stream(2, "inspect", tmp_path / "no.pte")
+
+    assert (outcome.returncode, outcome.stdout) == (1, b"")
 
 
 def on_terminal(*words: str | Path) -> tuple[int, str]:

@@ -354,6 +354,49 @@ def test_the_child_imports_nothing_from_the_working_folder(
     assert call("run", bundle).code == 0
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs file names that are no UTF-8")
+@pytest.mark.parametrize("of_its_own", [False, True])
+def test_paths_that_are_no_utf8_reach_the_runtime(
+    bundled: Callable[..., Path], tmp_path: Path, of_its_own: bool
+) -> None:
+    folder = tmp_path / os.fsdecode(b"line\nbreak\xff")
+    folder.mkdir()
+    bundle = bundled("mlp").rename(folder / os.fsdecode(b"\xfe.bpte"))
+    model = folder / os.fsdecode(b"\xfd.pte")
+    with cb.open(bundle) as file:
+        assert isinstance(file, cb.BundleFile)
+        cb.write(file.program, model)
+
+    code = main(["run", str(bundle), *(["--program", str(model)] if of_its_own else [])])
+
+    assert code == 0
+    assert sorted(folder.iterdir()) == sorted([bundle, model])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts bytes of a name")
+def test_a_bundle_may_have_the_longest_name_there_is(
+    call: Call, bundled: Callable[..., Path]
+) -> None:
+    bundle = bundled("mlp")
+    longest = bundle.rename(bundle.with_name("n" * 250 + ".bpte"))
+
+    assert call("run", longest).code == 0
+
+
+def test_the_number_of_cases_is_not_bounded_by_a_command_line(
+    call: Call, tmp_path: Path, examples: Path
+) -> None:
+    model = examples / "mlp.pte"
+    case = cb.MethodTestCase([memoryview(bytes(32)).cast("f", (1, 8))])
+    out = tmp_path / "many.bpte"
+    cb.bundle(model, [cb.MethodTestSuite("forward", [case] * 15_000)]).write(out)
+
+    outcome = call("run", out)
+
+    assert outcome.code == 0, outcome.err
+    assert outcome.out.endswith("15000 cases: 15000 not compared\n")
+
+
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 def test_a_run_that_is_told_to_end_leaves_nothing_behind(bundled: Callable[..., Path]) -> None:
     bundle = bundled("mlp")
@@ -412,7 +455,8 @@ def test_what_the_runtime_prints_does_not_mix_with_the_results(
     }
 
     child = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(request)],
+        [sys.executable, "-c", code],
+        input=json.dumps(request),
         capture_output=True,
         text=True,
         check=True,

@@ -327,9 +327,48 @@ def test_something_that_is_no_suite_is_refused_by_type(thing: object) -> None:
         cb.bundle(PAIR, [thing])
 
 
+@pytest.mark.parametrize("suites", [None, suite(GOOD)])
+def test_suites_that_are_no_list_are_refused_by_type(suites: object) -> None:
+    with pytest.raises(TypeError, match=f"{type(suites).__name__} is no list of MethodTestSuite"):
+        cb.bundle(PAIR, suites)  # type: ignore[arg-type]  # the point
+
+
+def test_a_suite_whose_method_name_is_no_text_is_refused_with_it() -> None:
+    with pytest.raises(TypeError, match="method_name of a suite is b'forward', no str"):
+        cb.bundle(PAIR, [suite(GOOD, method=b"forward")])  # type: ignore[arg-type]  # the point
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_value_of_a_type_that_no_file_can_hold_is_refused_with_its_place(check: bool) -> None:
+    case = cb.MethodTestCase([floats([2, 3]), 1j])
+    with pytest.raises(cb.CaseMismatchError, match=r"'forward', case 0, input 1: .*found complex"):
+        cb.bundle(PAIR, [suite(case)], check=check)
+
+
+@pytest.mark.parametrize("thing", [None, 3, [PAIR]])
+def test_what_is_no_program_at_all_is_refused_by_type(thing: object) -> None:
+    with pytest.raises(TypeError, match=f"{type(thing).__name__} is no file; give a path"):
+        cb.bundle(thing, [])
+    with pytest.raises(TypeError, match=f"{type(thing).__name__} is no file; give a path"):
+        cb.open(thing)  # type: ignore[arg-type]  # the point
+
+
 def test_a_suite_of_something_that_is_no_case_is_refused_by_type() -> None:
     with pytest.raises(TypeError, match="no MethodTestCase in the suite of 'forward': int"):
         cb.bundle(PAIR, [cb.MethodTestSuite("forward", [3])])  # type: ignore[list-item]  # the point
+
+
+@pytest.mark.parametrize("word", [9, 0x7FFFFFFF, 0xFFFFFFFF])
+def test_verify_returns_findings_whatever_a_word_of_the_metadata_says(word: int) -> None:
+    blobs = {"a": b"", "b": b"x"}
+    bundle = cb.bundle(PAIR, [suite(GOOD)], form="segmented", digest=False, named_data=blobs)
+    sound = bytes(bundle.cord)
+    said = set()
+    for at in range(72, bundle.layout.head_size - 3, 4):
+        damaged = sound[:at] + word.to_bytes(4, "little") + sound[at + 4 :]
+        with cb.open(damaged) as file:
+            said |= {finding.what for finding in file.verify()}
+    assert "segment of the program does not exist" in said
 
 
 def test_a_program_index_out_of_range_is_an_error_of_the_file() -> None:

@@ -5,14 +5,24 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import cordbundle as cb
-from cordbundle.headers import PROGRAM_HEADER, ExtendedHeader
-from tests.support import bundle_file, floats, program, sparse_program, suite, tensor
+from cordbundle import bpte_schema, ptd_schema
+from cordbundle import program as pte_schema
+from cordbundle import program as schema
+from cordbundle.flatbuffer import Reader, VectorView, encode
+from cordbundle.headers import (
+    FLAT_TENSOR_HEADER,
+    PROGRAM_HEADER,
+    ExtendedHeader,
+    flatbuffer_with_header,
+)
+from tests.support import bundle_file, bytes_read, floats, program, sparse_program, suite, tensor
 
 STRANGERS = {
     "Git LFS pointer": (
@@ -171,13 +181,6 @@ def test_threads_may_read_one_file_object(tmp_path: Path) -> None:
 
 
 def test_opening_a_bundle_of_4_gib_reads_less_than_1_mib(tmp_path: Path) -> None:
-    counters = Path("/proc/self/io")
-    if not counters.is_file():
-        pytest.skip("the system does not count what is read")
-
-    def bytes_read() -> int:
-        return int(counters.read_text().split("rchar: ")[1].split()[0])
-
     head = program([tensor([2, 3])])
     sparse_program(tmp_path / "big.pte", head, 4 << 30)
     case = cb.MethodTestCase([floats([2, 3])])
@@ -229,3 +232,97 @@ def test_what_a_bundle_says_of_itself(examples: Path) -> None:
     assert [place.name for place in file.layout.placements] == ["program"]
     with pytest.raises(KeyError):
         file.suite("forward")
+
+
+def weights_file(root: ptd_schema.FlatTensor) -> cb.PtdFile:
+    """Open weights whose metadata is as given, without a byte of data."""
+    metadata = encode(root, ptd_schema.FLAT_TENSOR_IDENTIFIER).cord
+    header = ExtendedHeader(flatbuffer_offset=48, flatbuffer_size=len(metadata))
+    file = cb.open(flatbuffer_with_header(metadata, FLAT_TENSOR_HEADER.pack(header, 48)))
+    assert isinstance(file, cb.PtdFile)
+    return file
+
+
+def program_blob() -> object:
+    root = pte_schema.Program(named_data=[pte_schema.NamedData("k", 1)])
+    file = cb.open(encode(root, pte_schema.PROGRAM_IDENTIFIER).cord)
+    assert isinstance(file, cb.PteFile)
+    return file.named_data
+
+
+def weights_blob() -> object:
+    return weights_file(ptd_schema.FlatTensor(named_data=[ptd_schema.NamedData("k", 1)]))["k"]
+
+
+def bundle_blob() -> object:
+    root = bpte_schema.BundledProgram(named_data=[bpte_schema.NamedData("k", 1)])
+    file = cb.open(encode(root, bpte_schema.BUNDLED_PROGRAM_IDENTIFIER).cord)
+    assert isinstance(file, cb.BundleFile)
+    return file.named_data
+
+
+@pytest.mark.parametrize("read", [program_blob, weights_blob, bundle_blob])
+def test_a_key_without_a_segment_is_refused_in_every_format(read: Callable[[], object]) -> None:
+    text = "segment of key 'k' does not exist: found 1, expected an index below 0"
+    with pytest.raises(cb.FormatError, match=text):
+        read()
+
+
+def test_a_scalar_type_that_the_schema_lacks_is_refused_with_those_it_has() -> None:
+    entry = ptd_schema.NamedData("k", 0, ptd_schema.TensorLayout(scalar_type=9))
+    root = ptd_schema.FlatTensor(segments=[ptd_schema.DataSegment()], named_data=[entry])
+    text = r"key 'k' has an unknown scalar type: found 9, expected one of \[0, 1, .*, 29\]"
+    with pytest.raises(cb.FormatError, match=text):
+        weights_file(root)["k"]
+
+
+def point_to_first(data: bytearray, vector: object) -> None:
+    """Make all elements of a vector of tables point to the first one's table."""
+    assert isinstance(vector, VectorView)
+    first = vector._first
+    target = first + int.from_bytes(data[first : first + 4], "little")
+    for at in range(first, first + 4 * len(vector), 4):
+        data[at : at + 4] = (target - at).to_bytes(4, "little")
+
+
+def test_a_bundle_that_reuses_one_case_a_million_times_is_refused_not_walked() -> None:
+    values = [bpte_schema.Value(bpte_schema.Int(7)) for _ in range(100)]
+    cases = [bpte_schema.BundledMethodTestCase(values)]
+    cases += [bpte_schema.BundledMethodTestCase() for _ in range(99)]
+    suites = [bpte_schema.BundledMethodTestSuite("f", cases)]
+    suites += [bpte_schema.BundledMethodTestSuite("f") for _ in range(99)]
+    root = bpte_schema.BundledProgram(method_test_suites=suites, program=b"")
+    data = bytearray(bytes(encode(root, b"BP08").cord))
+    view = Reader(bytes(data)).root(bpte_schema.BundledProgram)
+    assert view.method_test_suites is not None
+    inner = view.method_test_suites[0].test_cases
+    assert inner is not None
+    for vector in (view.method_test_suites, inner, inner[0].inputs):
+        point_to_first(data, vector)
+    file = cb.open(bytes(data))
+    assert isinstance(file, cb.BundleFile)
+    for attempt in (lambda: file.suites, lambda: file.layout, file.check):
+        with pytest.raises(cb.FormatError, match="used too often"):
+            attempt()
+
+
+def test_a_program_that_reuses_one_method_a_million_times_is_refused_not_walked() -> None:
+    operators = [schema.Operator("aten::add", "out") for _ in range(300)]
+    plans = [schema.ExecutionPlan(name="f", operators=operators)]
+    plans += [schema.ExecutionPlan(name="f") for _ in range(3000)]
+    data = bytearray(bytes(encode(schema.Program(execution_plan=plans), b"ET12").cord))
+    view = Reader(bytes(data)).root(schema.Program)
+    assert view.execution_plan is not None
+    for vector in (view.execution_plan, view.execution_plan[0].operators):
+        point_to_first(data, vector)
+    file = cb.open(bytes(data))
+    assert isinstance(file, cb.PteFile)
+    for attempt in (lambda: file.methods, file.check, lambda: cb.bundle(bytes(data), [])):
+        with pytest.raises(cb.FormatError, match="used too often"):
+            attempt()
+
+
+def test_a_file_may_be_asked_the_same_thing_any_number_of_times(examples: Path) -> None:
+    file = bundle_file(cb.bundle(examples / "mlp.pte", [], named_data={"k": b"v"}))
+    for _ in range(3000):
+        assert [place.name for place in file.layout.placements] == ["program", "named data 'k'"]

@@ -425,7 +425,7 @@ def test_an_empty_segment_between_others_moves_with_the_next() -> None:
 
 def test_a_table_that_two_segments_share_is_changed_for_one_of_them() -> None:
     data = made()
-    root = opened(data)._root
+    root = opened(data).root
     first = position_of((root.segments or ())[1])
     patch = Patch(cb.Cord(data))
     patch.set((root.segments or ())[1], offset=0, size=0)
@@ -630,7 +630,7 @@ def shared_with_a_delegate() -> cb.Cord:
     plan = schema.ExecutionPlan(name="f", delegates=[schema.BackendDelegate("xnn", place)])
     data = made(plans=[plan], payloads=(b"payload",), named={"a": b"A"})
     patch = Patch(cb.Cord(data))
-    entry = (opened(data)._root.named_data or ())[0]
+    entry = (opened(data).root.named_data or ())[0]
     assert patch.set(entry, segment_index=1)
     return patch.finish()
 

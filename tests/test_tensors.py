@@ -29,7 +29,6 @@ from cordbundle.strided import contiguous_strides, dim_order_of
 from cordbundle.tensors import (
     Gather,
     TensorView,
-    check_int64,
     describe,
     flatten,
     scalar_of,
@@ -862,17 +861,6 @@ def test_numpy_values_that_are_no_scalars_are_none(np: Any) -> None:
     ):
         assert scalar_of(value) is None
     assert scalar_of(np.longdouble(1)) is None
-
-
-@pytest.mark.parametrize("value", [-(2**63), 2**63 - 1, 0])
-def test_an_integer_of_64_bits_is_kept(value: int) -> None:
-    assert check_int64(value) == value
-
-
-@pytest.mark.parametrize("value", [-(2**63) - 1, 2**63])
-def test_an_integer_of_more_than_64_bits_is_refused(value: int) -> None:
-    with pytest.raises(LayoutError, match=f"forward: integer does not fit.*{value}"):
-        check_int64(value, source="forward")
 
 
 def test_importing_the_module_imports_no_array_library() -> None:

@@ -25,6 +25,7 @@ from cordbundle.weights import (
     unique,
 )
 from cordbundle.weights_check import WeightsCheck, check_weights
+from tests.support import bytes_read
 
 ITEM_SIZES = {"U8": 1, "BF16": 2, "F32": 4, "I64": 8}
 Tensors = Mapping[str, tuple[str, Sequence[int], bytes]]
@@ -125,7 +126,6 @@ def test_every_tensor_is_a_range_of_its_file(tmp_path: Path) -> None:
     assert [(chunk.offset, chunk.size) for chunk in ranges] == [(end - 12, 8), (end - 4, 4)]
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/io"), reason="needs Linux's count of reads")
 @pytest.mark.parametrize("max_bytes", [None, 4 << 30])
 def test_no_tensor_is_read_not_even_to_find_equal_ones(
     tmp_path: Path, max_bytes: int | None
@@ -141,11 +141,6 @@ def test_no_tensor_is_read_not_even_to_find_equal_ones(
 
     assert sum(map(len, files)) > 8 << 30
     assert after - before < 1 << 16
-
-
-def bytes_read() -> int:
-    """Return how many bytes this process has asked the system for."""
-    return int(Path("/proc/self/io").read_text().split("rchar: ")[1].split()[0])
 
 
 def test_tensors_without_elements_and_without_dimensions_are_kept(tmp_path: Path) -> None:

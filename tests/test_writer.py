@@ -325,6 +325,21 @@ def test_what_is_no_target_is_refused_by_its_type(target: object) -> None:
         write(Cord(b"abc"), target)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("data", [b"abc", None])
+def test_what_is_no_cord_is_refused_by_its_type_and_nothing_is_written(
+    tmp_path: Path, data: object
+) -> None:
+    path = tmp_path / "out"
+    for attempt in (
+        lambda: write(data, path),  # type: ignore[arg-type]
+        lambda: write(data, io.BytesIO()),  # type: ignore[arg-type]
+        lambda: write_all({path: data}),  # type: ignore[dict-item]
+    ):
+        with pytest.raises(TypeError, match=f"{type(data).__name__} is no Cord"):
+            attempt()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_unknown_durability_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'disk' is not 'none', 'file' or 'dir'"):
         write(Cord(b"abc"), tmp_path / "out", durability="disk")  # type: ignore[arg-type]

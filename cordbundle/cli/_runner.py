@@ -1,8 +1,8 @@
 """The child process of `cordbundle run`: it loads, executes, compares and reports.
 
-Rules of this file: it is given one JSON object and prints one JSON line for each case on what was
-its standard output; whatever the runtime prints goes to standard error, the parent's log. A case
-gets a program and a method of its own, since buffers keep state.
+Rules of this file: it reads one JSON object from standard input and prints one JSON line for each
+case on what was its standard output; whatever the runtime prints goes to standard error, the
+parent's log. A case gets a program and a method of its own, since buffers keep state.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _KERNELS = {
 
 
 def main() -> None:
-    """Run the cases that the first argument asks for."""
-    request = json.loads(sys.argv[1])
+    """Run the cases that standard input asks for."""
+    request = json.load(sys.stdin)
     results = os.dup(1)
     os.dup2(2, 1)
     with cb.open(request["bundle"]) as bundle, open(results, "wb", buffering=0) as stream:

@@ -50,6 +50,7 @@ def _root(
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line; see `cordbundle.cli.main`."""
+    _replace_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name that the encoding lacks is still printed
             stream.reconfigure(errors="backslashreplace")
@@ -70,6 +71,17 @@ def run(arguments: Sequence[str]) -> int:
         output.error(f"{place}{error.strerror or error}")
         return 1
     return code
+
+
+def _replace_closed_streams() -> None:
+    """Give a process whose standard output or error is closed the null device instead.
+
+    Python has no stream there then, `print` would send errors to standard output, and the next file
+    that is opened would get a descriptor that libraries print to.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
 
 
 def _app(arguments: Sequence[str]) -> typer.Typer:

@@ -59,7 +59,12 @@ def extract(
 
 def _as_bundle(file: cb.PteFile | cb.PtdFile | cb.BundleFile) -> cb.BundleFile:
     if not isinstance(file, cb.BundleFile):
-        raise cb.FormatError("no bundle", source=file.name, actual=file.kind.name)
+        raise cb.FormatError(
+            "no bundle",
+            source=file.name,
+            expected="a bundled program (.bpte)",
+            actual=file.kind.name,
+        )
     return file
 
 

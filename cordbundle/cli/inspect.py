@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Facts: TypeAlias = dict[str, Any]
 
-__all__ = ["inspect"]
+__all__ = ["digests", "inspect", "show_digests"]
 
 
 def inspect(

@@ -186,10 +186,12 @@ def target(out: str) -> str | int:
     """Return what to write to: a path, or the descriptor of standard output for "-".
 
     Raises:
-        UsageError: Standard output is a terminal.
+        UsageError: Standard output is closed or a terminal.
     """
     if out != STDOUT:
         return out
+    if sys.__stdout__ is None:
+        raise UsageError("standard output is closed; name a file or a pipe")
     if sys.stdout.isatty():
         raise UsageError("binary data does not go to a terminal; name a file or a pipe")
     sys.stdout.flush()

@@ -15,6 +15,7 @@ import typer
 import cordbundle as cb
 from cordbundle.cli import output
 from cordbundle.cli.output import UsageError
+from cordbundle.named_data import layout_text
 from cordbundle.ptd_writer import SEGMENT_ALIGNMENT
 from cordbundle.tags import tensor_data_paths
 from cordbundle.weights import (
@@ -25,7 +26,7 @@ from cordbundle.weights import (
     shard_paths,
     unique,
 )
-from cordbundle.weights_check import check_weights, layout_text
+from cordbundle.weights_check import check_weights
 
 __all__ = ["ptd"]
 
@@ -133,7 +134,12 @@ def _list(files: Sequence[str]) -> int:
 def _check(model: str, files: Sequence[str]) -> int:
     with cb.open(model) as program:
         if not isinstance(program, cb.PteFile):
-            raise cb.FormatError("no program", source=model, actual=program.kind.name)
+            raise cb.FormatError(
+                "no program",
+                source=model,
+                expected="an ExecuTorch program (.pte)",
+                actual=program.kind.name,
+            )
         result = check_weights(program, [weight for file in files for weight in read_weights(file)])
     for finding in result.findings:
         output.say(finding)

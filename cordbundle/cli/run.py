@@ -30,6 +30,7 @@ from cordbundle.weights import is_ptd, ptd_weights, serialize_weights, unique
 
 __all__ = ["run"]
 
+_PREFIX = ".cordbundle."  # of a temporary folder; the bundle's own name may be too long for it
 _LOG_LINES = 8
 _LOG_BYTES = 1 << 16  # from the end of a log, enough for its last lines
 _VERDICTS = ("mismatched", "not compared")  # of an output, the one that decides first
@@ -61,7 +62,12 @@ def run(
     _require_runtime()
     with cb.open(file) as bundle, ExitStack() as stack:
         if not isinstance(bundle, cb.BundleFile):
-            raise cb.FormatError("no bundle", source=file, actual=bundle.kind.name)
+            raise cb.FormatError(
+                "no bundle",
+                source=file,
+                expected="a bundled program (.bpte)",
+                actual=bundle.kind.name,
+            )
         cases = _cases(bundle, method)
         if not cases:
             output.say(f"{file}: no cases")
@@ -133,8 +139,15 @@ def _program_path(bundle: cb.BundleFile, given: str | None, stack: ExitStack) ->
     if given is not None:
         with cb.open(given) as file:
             if not isinstance(file, cb.PteFile):
-                raise cb.FormatError("no program", source=given, actual=file.kind.name)
-        return given
+                raise cb.FormatError(
+                    "no program",
+                    source=given,
+                    expected="an ExecuTorch program (.pte)",
+                    actual=file.kind.name,
+                )
+        if _is_utf8(given):
+            return given
+        return stack.enter_context(_copy(cb.Cord.from_file(given), given, ".pte"))
     program = bundle.program
     if not program:
         raise UsageError(
@@ -147,7 +160,8 @@ def _data_path(bundle: cb.BundleFile, given: Sequence[str], stack: ExitStack) ->
     """Return the one weights file that the runtime takes, if there is one; several are merged."""
     if len(given) == 1:
         cb.PtdFile(cb.Cord.from_file(given[0]), given[0]).close()  # raises for what is none
-        return given[0]
+        if _is_utf8(given[0]):
+            return given[0]
     files = [(path, cb.Cord.from_file(path)) for path in given] or [
         (f"{bundle.name}: {key!r}", blob) for key, blob in bundle.named_data.items() if is_ptd(blob)
     ]
@@ -160,13 +174,17 @@ def _data_path(bundle: cb.BundleFile, given: Sequence[str], stack: ExitStack) ->
     return stack.enter_context(_copy(cord, bundle.name, ".ptd"))
 
 
+def _is_utf8(path: str) -> bool:
+    """Return whether the runtime's bindings take a path; what is no UTF-8 is in surrogates."""
+    return not any("\ud800" <= char <= "\udfff" for char in path)
+
+
 @contextmanager
 def _copy(cord: cb.Cord, beside: str, suffix: str) -> Iterator[str]:
     """Make a file of a part of a bundle: beside it, where it may share its blocks, or elsewhere."""
     place = os.path.dirname(os.path.abspath(beside))
-    usable = os.access(place, os.W_OK | os.X_OK)
-    prefix = f".{os.path.basename(beside)}."
-    with tempfile.TemporaryDirectory(None, prefix, place if usable else None) as folder:
+    usable = _is_utf8(place) and os.access(place, os.W_OK | os.X_OK)
+    with tempfile.TemporaryDirectory(None, _PREFIX, place if usable else None) as folder:
         path = os.path.join(folder, f"copy{suffix}")
         with output.progress(f"preparing {suffix[1:]}", len(cord)) as callback:
             cb.write(cord, path, durability="none", progress=callback)
@@ -193,10 +211,12 @@ def _run_child(request: dict[str, object], count: int) -> Iterator[_Result]:
         f"import sys; sys.path[:] = {sys.path!r}; from cordbundle.cli._runner import main; main()"
     )
     log_end = 0
-    with tempfile.TemporaryFile() as log:
+    with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as words:
+        words.write(json.dumps(request).encode("ascii"))  # may be longer than an argument
+        words.seek(0)
         child = subprocess.Popen(
-            [sys.executable, "-c", program, json.dumps(request)],
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-c", program],
+            stdin=words,
             stdout=subprocess.PIPE,
             stderr=log,
         )

@@ -59,7 +59,9 @@ def serialize_from_bundled_program_to_flatbuffer(bundled_program: BundledProgram
     return bytes(bundled_program_cord(bundled_program))
 
 
-def deserialize_from_flatbuffer_to_bundled_program(flatbuffer: Buffer | Cord) -> Any:
+def deserialize_from_flatbuffer_to_bundled_program(
+    flatbuffer: Buffer | Cord,
+) -> bp_schema.BundledProgram:
     """Read a bundled program into ExecuTorch's records.
 
     Args:
@@ -82,7 +84,7 @@ def deserialize_from_flatbuffer_to_bundled_program(flatbuffer: Buffer | Cord) ->
             actual=repr(file.kind.identifier),
             cause="open it with cordbundle.open",
         )
-    return decode(file._root, factories=factories(bp_schema, schema.BundledProgram))
+    return decode(file.root, factories=factories(bp_schema, schema.BundledProgram))
 
 
 def _described(bundled_program: BundledProgram) -> schema.BundledProgram:

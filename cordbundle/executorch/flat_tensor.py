@@ -6,9 +6,9 @@ folder.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from executorch.exir._serialize._named_data_store import NamedDataStoreOutput
 from executorch.exir._serialize.data_serializer import DataEntry, DataPayload, DataSerializer
@@ -20,12 +20,13 @@ from cordbundle import ptd_schema as schema
 from cordbundle.cord import Cord
 from cordbundle.errors import FormatError, UnsupportedVersionError
 from cordbundle.executorch.records import factories
-from cordbundle.flatbuffer import decode, no_collection
+from cordbundle.flatbuffer import ROWS, Factory, decode, no_collection
 from cordbundle.inputs import blob_cord, source_name
 from cordbundle.ptd import PtdFile
 from cordbundle.ptd_writer import assemble_ptd
 
 if TYPE_CHECKING:
+    from executorch.exir.tensor_layout import TensorLayout
     from typing_extensions import Buffer
 
 __all__ = ["FlatTensorSerializer", "NewerFlatTensorError"]
@@ -34,10 +35,14 @@ _ANY = 2**32 - 1
 
 
 @cache
-def _factories() -> dict[type, Callable[..., object]]:
-    """Return what makes the records that are handed out; the tables around them are passed over."""
+def _factories() -> dict[type, Factory]:
+    """Return what makes the records that are handed out; the tables around them become rows."""
     made = factories(flat_tensor_schema, schema.FlatTensor)
-    return {schema.TensorLayout: made[schema.TensorLayout]}
+    return {
+        schema.TensorLayout: made[schema.TensorLayout],
+        schema.DataSegment: ROWS,
+        schema.NamedData: ROWS,
+    }
 
 
 class NewerFlatTensorError(UnsupportedVersionError, NotImplementedError):
@@ -84,19 +89,7 @@ class FlatTensorSerializer(DataSerializer):  # type: ignore[misc]  # ExecuTorch 
         cord = blob_cord(blob)
         file = PtdFile(cord, source_name(blob, cord, "<memory>"), max_version=_ANY)
         with no_collection():
-            root = _root(file)
-            buffers = _segments(file, root)
-            named_data = {}
-            for entry in root.named_data or ():
-                if entry.segment_index >= len(buffers):
-                    raise FormatError(
-                        f"segment of key {entry.key!r} does not exist",
-                        source=file.name,
-                        expected=f"an index below {len(buffers)}",
-                        actual=entry.segment_index,
-                    )
-                named_data[entry.key] = DataEntry(entry.segment_index, 1, entry.tensor_layout)
-        return DataPayload(buffers=buffers, named_data=named_data)
+            return _payload(file)
 
     def deserialize_to_named_data_store_output(
         self, blob: Cord | Buffer, name: str
@@ -112,10 +105,28 @@ class FlatTensorSerializer(DataSerializer):  # type: ignore[misc]  # ExecuTorch 
         )
 
 
+def _payload(file: PtdFile) -> DataPayload:
+    root = _root(file)
+    buffers = _segments(file, root)
+    count = len(buffers)
+    named_data = {}
+    rows = cast("Sequence[tuple[str, int, TensorLayout | None]]", root.named_data or ())
+    for key, index, layout in rows:
+        if index >= count:
+            raise FormatError(
+                f"segment of key {key!r} does not exist",
+                source=file.name,
+                expected=f"an index below {count}",
+                actual=index,
+            )
+        named_data[key] = DataEntry(index, 1, layout)
+    return DataPayload(buffers=buffers, named_data=named_data)
+
+
 def _root(file: PtdFile) -> schema.FlatTensor:
     """Return the metadata with ExecuTorch's tensor layouts, if ExecuTorch knows its version."""
     newest = original._FLAT_TENSOR_VERSION
-    root: schema.FlatTensor = decode(file._root, factories=_factories())
+    root: schema.FlatTensor = decode(file.root, factories=_factories())
     if root.version > newest:
         raise NewerFlatTensorError(
             "newer schema version",
@@ -129,14 +140,16 @@ def _root(file: PtdFile) -> schema.FlatTensor:
 def _segments(file: PtdFile, root: schema.FlatTensor) -> list[bytes]:
     """Read the segments into memory."""
     base = file.header.segment_base_offset if file.header else 0
-    cord = file.cord
-    chunk = cord.first_chunk()
-    flat = chunk if isinstance(chunk, memoryview) and chunk.nbytes == len(cord) else None
-    segments = []
-    for number, segment in enumerate(root.segments or ()):
-        start, end = base + segment.offset, base + segment.offset + segment.size
-        if flat is not None and end <= flat.nbytes:
-            segments.append(bytes(flat[start:end]))
-        else:
-            segments.append(bytes(file.range_of(start, segment.size, f"segment {number}")))
-    return segments
+    rows = cast("Sequence[tuple[int, int]]", root.segments or ())
+    chunk = file.cord.first_chunk()
+    end = base + max(map(sum, rows), default=0)
+    if isinstance(chunk, memoryview) and end <= chunk.nbytes == len(file.cord):
+        owner: object = chunk.obj
+        flat: memoryview | bytes = chunk
+        if type(owner) is bytes and len(owner) == chunk.nbytes:
+            flat = owner  # bytes are cut faster than views of them
+        return [bytes(flat[base + offset : base + offset + size]) for offset, size in rows]
+    return [
+        bytes(file.range_of(base + offset, size, f"segment {number}"))
+        for number, (offset, size) in enumerate(rows)
+    ]

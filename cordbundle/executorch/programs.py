@@ -88,7 +88,10 @@ def _with_constants(
         for name, index in constants.items():
             if name not in layouts:
                 raise FormatError(
-                    "no tensor of the program is this external constant", source=f"key {name!r}"
+                    "no tensor of the program is this external constant",
+                    source=f"key {name!r}",
+                    expected=f"one of {sorted(layouts)[:16]}",
+                    actual=repr(name),
                 )
             merged.add_named_data(
                 name,
@@ -175,7 +178,7 @@ def deserialize_pte_binary(program_data: Buffer | Cord) -> PTEFile:
     """
     cord = source_cord(program_data)
     file = PteFile(cord, source_name(None, cord, "<memory>"))
-    program: Any = decode(file._root, factories=factories(exir_schema, schema.Program))
+    program: Any = decode(file.root, factories=factories(exir_schema, schema.Program))
     if not file.header or not file.header.segment_base_offset:
         return PTEFile(program=program, mutable_data=None, named_data=None)
     return _Restorer(file, program).restore()
@@ -209,17 +212,7 @@ class _Restorer:
     def _segment(self, index: int, what: str) -> bytes:
         known = self._segments.get(index)
         if known is None:
-            ranges = self._file.segment_ranges
-            if index >= len(ranges):
-                raise FormatError(
-                    f"segment of {what} does not exist",
-                    source=self._file.name,
-                    expected=f"an index below {len(ranges)}",
-                    actual=index,
-                )
-            place = ranges[index]
-            known = bytes(self._file.range_of(place.offset, place.size, f"segment {index}"))
-            self._segments[index] = known
+            known = self._segments[index] = bytes(self._file.segment(index, what))
         return known
 
     def _restore_delegates(self) -> None:

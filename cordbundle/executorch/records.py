@@ -1,20 +1,20 @@
 """Decoding straight into ExecuTorch's own dataclasses.
 
 Rules of this file: the schema is described once, by this project's dataclasses; ExecuTorch's are
-found by name and made by keyword, since they order their fields differently; what is no member of
-an enumeration is refused.
+found by name, and made with regard to their own order of fields; what is no member of an
+enumeration is refused.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from enum import Enum
 from functools import cache
 from types import ModuleType
 from typing import Any, NoReturn, get_type_hints
 
 from cordbundle.errors import FormatError
+from cordbundle.flatbuffer import Factory
 from cordbundle.flatbuffer.schema import reachable, table_of
 
 __all__ = ["factories"]
@@ -36,8 +36,8 @@ class _Members(dict[int, Enum]):
 
 
 @cache
-def factories(module: ModuleType, root: type) -> dict[type, Callable[..., object]]:
-    """Return, for each table below a root, the function that makes the module's own record of it.
+def factories(module: ModuleType, root: type) -> dict[type, Factory]:
+    """Return, for each table below a root, what makes the module's own records of it.
 
     Args:
         module: Where the records of the same names are.
@@ -50,20 +50,25 @@ def factories(module: ModuleType, root: type) -> dict[type, Callable[..., object
     }
 
 
-def _factory(record: type, cls: type) -> Callable[..., object]:
+def _factory(record: type, cls: type) -> Factory:
     hints = get_type_hints(record)
     names: dict[str, Any] = {"record": record}
-    arguments = []
-    known = {item.name for item in dataclasses.fields(record)}
     fields = [field.name for field in table_of(cls).fields]
-    for name in fields:
-        hint = hints.get(name)
-        if name not in known:
-            continue  # added by this project
+    one, many = [], []
+    for item in dataclasses.fields(record):
+        name = item.name
+        if name not in fields:
+            raise TypeError(f"{cls.__name__} has no field {name}, which {record} needs")
+        hint = hints[name]
         if isinstance(hint, type) and issubclass(hint, Enum):
             names[f"members_{name}"] = _Members(hint, f"{record.__name__}.{name}")
-            arguments.append(f"{name}=members_{name}[{name}]")
+            one.append(f"members_{name}[{name}]")
+            many.append(f"map(members_{name}.__getitem__, {name})")
         else:
-            arguments.append(f"{name}={name}")
-    source = f"lambda {', '.join(fields)}: record({', '.join(arguments)})"
-    return eval(source, names)  # type: ignore[no-any-return]
+            one.append(name)
+            many.append(name)
+    given = ", ".join(fields)
+    return Factory(
+        one=eval(f"lambda {given}: record({', '.join(one)})", names),
+        many=eval(f"lambda {given}: map(record, {', '.join(many)})", names),
+    )

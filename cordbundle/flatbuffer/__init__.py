@@ -6,6 +6,7 @@ reading, whole decoding and verification.
 
 from __future__ import annotations
 
+from cordbundle.flatbuffer.columns import ROWS, Factory
 from cordbundle.flatbuffer.decode import decode, no_collection
 from cordbundle.flatbuffer.encode import LIMIT, Encoded, FarSlot, encode
 from cordbundle.flatbuffer.reader import ByteRange, Reader
@@ -15,8 +16,10 @@ from cordbundle.flatbuffer.view import VectorView, byte_range, position_of
 
 __all__ = [
     "LIMIT",
+    "ROWS",
     "ByteRange",
     "Encoded",
+    "Factory",
     "Far",
     "FarSlot",
     "Finding",

@@ -3,7 +3,8 @@
 Rules of this file: as in reader.py, every offset is checked before it is followed; what a vtable
 says is worked out once, and all inline values of a table are unpacked at once; nothing is compiled
 from what a file holds; what is visited is counted, so that a small file cannot make a large or
-endless result; absent fields read as their default, absent vectors as None, infinities as floats.
+endless result; long vectors of tables are tried by columns (columns.py), which changes nothing but
+the time; absent fields read as their default, absent vectors as None, infinities as floats.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from functools import cache
 from operator import add
 from typing import NoReturn, TypeVar, cast
 
+from cordbundle.errors import FormatError
+from cordbundle.flatbuffer.columns import MANY, ColumnDecoder, Factory, Making, Scalars
 from cordbundle.flatbuffer.reader import MAX_DEPTH, Reader
 from cordbundle.flatbuffer.schema import Field, Kind, Table, reachable, table_of
-from cordbundle.flatbuffer.view import View
+from cordbundle.flatbuffer.view import checked_view
 
 __all__ = ["decode", "no_collection"]
 
@@ -29,31 +32,32 @@ def decode(
     view: _T,
     *,
     by_reference: bool = False,
-    factories: Mapping[type, Callable[..., object]] | None = None,
+    factories: Mapping[type, Factory] | None = None,
+    scalars: Scalars = list,
 ) -> _T:
     """Decode the table of a view and everything below it.
 
     Args:
         view: What `Reader.root` or a field of a view returned.
         by_reference: Return byte vectors as Cords over the source, not as bytes.
-        factories: What to call with the values of a table, in the order of its fields, instead of
-            its dataclass.
+        factories: What makes the records of a table instead of its dataclass.
+        scalars: What vectors of scalars become.
 
     Returns:
-        An instance of the dataclass; its vectors are lists. Takes time and memory in proportion to
-        the flatbuffer.
+        An instance of the dataclass; its vectors of tables are lists. Takes time and memory in
+        proportion to the flatbuffer.
 
     Raises:
         FormatError: Something points outside, is malformed, nested too deeply or used too often.
+        TypeError: `view` is no view.
     """
-    if not isinstance(view, View):
-        raise TypeError(f"{type(view).__name__} is no view of a table in a file")
-    reader: Reader = view._reader
+    root = checked_view(view)
+    reader = root._reader
     reader.flatten()
-    decoder = _Decoder(reader, view._table, by_reference, factories or {})
+    decoder = _Decoder(reader, root._table, Making(by_reference, factories or {}, scalars))
     try:
         with no_collection():
-            return cast(_T, decoder.table(view._table.cls)(view._at))
+            return cast(_T, decoder.table(root._table.cls)(root._at))
     finally:
         decoder.release()
 
@@ -82,17 +86,13 @@ class _Decoder:
         left: Bytes that may still be visited.
     """
 
-    def __init__(
-        self,
-        reader: Reader,
-        root: Table,
-        by_reference: bool,
-        factories: Mapping[type, Callable[..., object]],
-    ) -> None:
+    def __init__(self, reader: Reader, root: Table, making: Making) -> None:
         self._reader = reader
-        self._factories = factories
-        self._by_reference = by_reference
+        self._making = making
         self._is_recursive = _is_recursive(root.cls)
+        self._columns: ColumnDecoder | None = None
+        if ColumnDecoder.can_read(reader) and not self._is_recursive:
+            self._columns = ColumnDecoder(reader, making)
         self._tables: dict[type, _Read] = {}
         self._shapes: list[dict[int, tuple[int, _Read]]] = []
         self.left = reader.budget()
@@ -109,6 +109,7 @@ class _Decoder:
     def release(self) -> None:
         """Let the reading functions go, which hold each other, this object and the source."""
         self._tables.clear()
+        self._columns = None
         for shapes in self._shapes:
             shapes.clear()
 
@@ -178,7 +179,8 @@ class _Decoder:
                 scalars.append((number, at))
             elif field.kind not in (Kind.SCALAR, Kind.UNION) and offset:
                 children.append((number, at, offset, self._child(field)))
-        make = self._factories.get(table.cls, table.cls)
+        factory = self._making.factories.get(table.cls)
+        make = table.cls if factory is None else factory.one
         unpack = cast(Callable[[int], tuple[int, ...]], self._reader.unpacker(layout))
 
         def build(at: int) -> object:
@@ -240,11 +242,11 @@ class _Decoder:
 
     def _bytes(self, field: Field) -> _Read:
         reader, count = self._reader, self._vector(field, 1)
-        get = reader.cut if self._by_reference else reader.read
+        get = reader.cut if self._making.by_reference else reader.read
         return lambda at: get(at + 4, count(at), field.path)
 
     def _scalars(self, field: Field) -> _Read:
-        reader, code = self._reader, field.scalar.code
+        reader, code, make = self._reader, field.scalar.code, self._making.scalars
         count = self._vector(field, field.scalar.size)
         unpackers: dict[int, Callable[[int], tuple[object, ...]]] = {}
 
@@ -255,7 +257,7 @@ class _Decoder:
                 unpack = reader.unpacker(f"{number}{code}")
                 if number <= 64:
                     unpackers[number] = unpack
-            return list(unpack(at + 4))
+            return make(unpack(at + 4))
 
         return read
 
@@ -264,6 +266,9 @@ class _Decoder:
 
         def read(at: int) -> object:
             number = count(at)
+            records = self._by_columns(field, at) if number >= MANY else None
+            if records is not None:
+                return records
             offsets: tuple[int, ...] = reader.unpacker(f"{number}I")(at + 4)  # type: ignore[assignment]
             if 0 in offsets:
                 self._zero(at + 4 + 4 * offsets.index(0))
@@ -271,6 +276,18 @@ class _Decoder:
             return list(map(table, map(add, places, offsets)))
 
         return read
+
+    def _by_columns(self, field: Field, at: int) -> list[object] | None:
+        """Decode a vector of tables at once, or return None if it has to be done one by one."""
+        columns = self._columns
+        if columns is None:
+            return None
+        try:
+            records = columns.vector(field, at, self.left)
+        except FormatError:  # told again, with the first place in order, by the other way
+            return None
+        self.left = columns.left
+        return records
 
     def _union(self, field: Field) -> Callable[[int, int, int], object]:
         tables = [self.table(member) for member in field.members]

@@ -92,7 +92,8 @@ def encoder_source(root: type) -> str:
     """
     tables = reachable(root)
     index = {table.cls: number for number, table in enumerate(tables)}
-    lines = ["def make(builder, append, place, string, payload, table_vector, union, far):"]
+    given = "builder, append, strings, place, string, payload, table_vector, union, far"
+    lines = [f"def make({given}):"]
     for number, table in enumerate(tables):
         lines += [f"    # {table.name}", f"    shapes{number} = {{}}"]
         lines += [f"    {line}" for line in _table_source(table, number, index)]
@@ -107,7 +108,8 @@ def _table_source(table: Table, number: int, index: dict[type, int]) -> Iterator
             encoders = ", ".join(f"lambda: encode{index[member]}" for member in field.members)
             yield f"members{field.slot}_{number} = union({name}, [{encoders}])"
         elif field.kind is Kind.SCALARS:
-            yield f"vector{field.slot}_{number} = builder.vector({name})"
+            suffix = f"{field.slot}_{number}"
+            yield f"known{suffix}, vector{suffix} = builder.vector({name})"
         elif field.kind is Kind.BYTES:
             yield f"align{field.slot}_{number} = builder.alignment({name})"
     yield f"def encode{number}(value):"
@@ -151,9 +153,16 @@ def _field_source(field: Field, number: int, index: dict[type, int]) -> Iterator
         bit |= bit >> 1
     yield f"if {x} is not None:"
     if field.kind is Kind.STRING:
-        yield f"    {x} = string({x}, {name})"
+        yield f"    data = strings.get({x}) if {x}.__class__ is str else None"
+        yield "    if data is None:"
+        yield f"        data = string({x}, {name})"
+        yield from _vector_source(x, 4)
     elif field.kind is Kind.SCALARS:
-        yield f"    {x} = vector{field.slot}_{number}({x})"
+        yield f"    {x} = tuple({x})"
+        yield f"    data = known{field.slot}_{number}.get({x})"
+        yield "    if data is None:"
+        yield f"        data = vector{field.slot}_{number}({x})"
+        yield from _vector_source(x, max(4, field.scalar.size))
     elif field.kind is Kind.BYTES:
         yield f"    if {x}.__class__ is not Far:"
         yield f"        {x} = payload({x}, {name}, align{field.slot}_{number})"
@@ -165,6 +174,16 @@ def _field_source(field: Field, number: int, index: dict[type, int]) -> Iterator
         yield f"    x{field.slot - 1}, encode = members{field.slot}_{number}[{x}.__class__]"
         yield f"    {x} = encode({x})"
     yield f"    key |= {bit}"
+
+
+def _vector_source(x: str, align: int) -> Iterator[str]:
+    """Lay `data`, a vector with its length field, so that its first element is aligned."""
+    yield "    at = builder.position + len(data)"
+    yield f"    padding = (4 - at) & {align - 1}"
+    yield "    if padding:"
+    yield "        append(zeros[padding])"
+    yield "    append(data)"
+    yield f"    builder.position = {x} = at + padding"
 
 
 def _scalar_source(field: Field, x: str, name: str) -> Iterator[str]:

@@ -42,6 +42,7 @@ _JOINED = 4096
 _REMEMBERED = 16
 """Vectors of up to this many integers are packed once and reused: shapes repeat a lot."""
 
+_LENGTH = struct.Struct("<I")
 _ZEROS = [bytes(size) for size in range(8)]
 
 
@@ -156,6 +157,7 @@ def _encoder(schema: type, builder: _Builder) -> Callable[[object], int]:
     return cast(Callable[..., Callable[[object], int]], make)(
         builder,
         builder.pieces.append,
+        builder.strings,
         builder.place,
         builder.string,
         builder.payload,
@@ -179,6 +181,7 @@ def _namespace(schema: type) -> dict[str, object]:
         "real": real,
         "too_large": _too_large,
         "whole": whole,
+        "zeros": _ZEROS,
     }
     for number, table in enumerate(reachable(schema)):
         names[f"table{number}"] = table
@@ -194,6 +197,7 @@ class _Builder:
         position: Bytes so far, which is the position of what was laid last, from the end.
         pieces: Those bytes, last piece of the file first.
         signed_zero: See `encode`.
+        strings: The bytes of each string so far, with length and NUL.
     """
 
     __slots__ = (
@@ -202,12 +206,12 @@ class _Builder:
         "_minalign",
         "_order",
         "_payloads",
-        "_strings",
         "_vectors",
         "_vtables",
         "pieces",
         "position",
         "signed_zero",
+        "strings",
     )
 
     def __init__(self, alignments: Mapping[str, int], order: Order, signed_zero: bool) -> None:
@@ -223,7 +227,7 @@ class _Builder:
         self._order: Order = order
         self._minalign = 4
         self._vtables: dict[bytes, int] = {}
-        self._strings: dict[str, bytes] = {}
+        self.strings: dict[str, bytes] = {}
         self._vectors: dict[str, dict[tuple[object, ...], bytes]] = {}
         self._payloads: dict[int, Cord] = {}  # by the index of their empty piece
         self._fars: list[tuple[int, Far]] = []
@@ -249,43 +253,30 @@ class _Builder:
         self._fars.append((position, far))
         return position
 
-    def string(self, value: object, field: Field) -> int:
-        """Lay a string and its NUL."""
-        data = self._strings.get(value) if isinstance(value, str) else None
-        if data is None:
-            text = utf8(value, field)
-            data = struct.pack("<I", len(text)) + text + b"\0"
-            if isinstance(value, str):
-                self._strings[value] = data
-        return self._lay(data, 4)
+    def string(self, value: object, field: Field) -> bytes:
+        """Return a string with its length and its NUL."""
+        text = utf8(value, field)
+        data = _LENGTH.pack(len(text)) + text + b"\0"
+        if isinstance(value, str):
+            self.strings[value] = data
+        return data
 
-    def _lay(self, data: bytes, align: int) -> int:
-        """Lay a vector with its length field, so that its first element is aligned."""
-        end = self.position + len(data)
-        padding = (4 - end) & (align - 1)
-        if padding:
-            self.pieces.append(_ZEROS[padding])
-        self.pieces.append(data)
-        self.position = end = end + padding
-        return end
-
-    def vector(self, field: Field) -> Callable[[Iterable[object]], int]:
-        """Return the function that lays a vector of scalars for this field."""
+    def vector(
+        self, field: Field
+    ) -> tuple[Mapping[tuple[object, ...], bytes], Callable[[tuple[object, ...]], bytes]]:
+        """Return what vectors of scalars were packed for this field, and what packs another."""
         align = max(4, field.scalar.size)
         exact = field.scalar.low is not None
         packed = self._vectors.setdefault(field.path, {})
 
-        def lay(values: Iterable[object]) -> int:
-            key = tuple(values)
-            data = packed.get(key)
-            if data is None:
-                data = packed_vector(key, field)
-                self._minalign = max(self._minalign, align)
-                if exact and len(key) <= _REMEMBERED:
-                    packed[key] = data
-            return self._lay(data, align)
+        def pack(values: tuple[object, ...]) -> bytes:
+            data = packed_vector(values, field)
+            self._minalign = max(self._minalign, align)
+            if exact and len(values) <= _REMEMBERED:
+                packed[values] = data
+            return data
 
-        return lay
+        return packed, pack
 
     def table_vector(self, tables: Sequence[int]) -> int:
         """Lay a vector of offsets to tables, given by their positions."""
@@ -325,7 +316,9 @@ class _Builder:
         """Lay the start of the file and put the pieces into file order."""
         head = b"" if identifier is None else identifier
         if identifier is not None and len(identifier) != 4:
-            raise LayoutError("file identifier is not 4 bytes long", actual=identifier)
+            raise LayoutError(
+                "file identifier is not 4 bytes long", expected="4 bytes", actual=identifier
+            )
         size = self.position + 4 + len(head)
         padding = -size % self._minalign
         size += padding
@@ -343,7 +336,7 @@ class _Builder:
     def release(self) -> None:
         """Let go of everything: the encoding functions know each other and live on for a while."""
         self.pieces.clear()
-        for held in (self._strings, self._vectors, self._vtables, self._payloads):
+        for held in (self.strings, self._vectors, self._vtables, self._payloads):
             held.clear()
 
     def _runs(self) -> Iterable[bytes | Cord]:

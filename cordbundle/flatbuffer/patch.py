@@ -17,7 +17,7 @@ from cordbundle.errors import LayoutError, TooLargeError
 from cordbundle.flatbuffer.encode import LIMIT, encode
 from cordbundle.flatbuffer.reader import Reader
 from cordbundle.flatbuffer.schema import Kind, table_of
-from cordbundle.flatbuffer.view import View
+from cordbundle.flatbuffer.view import checked_view
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -66,7 +66,7 @@ class Patch:
             Whether it was done; False, and nothing is changed, where the table does not store one
             of them and it is not to have its default.
         """
-        checked = _checked(view)
+        checked = checked_view(view)
         writes = []
         for name, value in values.items():
             field = checked._table.field(name)
@@ -159,7 +159,7 @@ def _runs(
 
 def offset_field(view: object, name: str) -> int | None:
     """Return the position of the offset that a field stores; None where it is not stored."""
-    checked = _checked(view)
+    checked = checked_view(view)
     offset = checked._offsets[checked._table.field(name).slot]
     return checked._at + offset if offset else None
 
@@ -170,7 +170,7 @@ def tables_of(view: object, name: str) -> Sequence[int]:
     Raises:
         TruncatedError: The vector passes the end.
     """
-    checked = _checked(view)
+    checked = checked_view(view)
     field, at = checked._table.field(name), offset_field(view, name)
     if at is None or field.kind is not Kind.TABLES:
         return ()
@@ -180,7 +180,7 @@ def tables_of(view: object, name: str) -> Sequence[int]:
 
 def has_unknown_fields(view: object) -> bool:
     """Return whether a table stores fields that its description does not have."""
-    checked = _checked(view)
+    checked = checked_view(view)
     reader, at = checked._reader, checked._at
     (back,) = struct.unpack("<i", reader.read(at, 4))
     return _has_more(reader, at - back, len(checked._table.slots))
@@ -191,11 +191,11 @@ def unknown_fields(view: object) -> list[str]:
 
     All tables that were read through the view's reader are looked at; after `decode`, all below it.
     """
-    reader = _checked(view)._reader
+    reader = checked_view(view)._reader
     return sorted(
         {
             cls.__name__
-            for cls, vtable in reader._offsets
+            for cls, vtable in reader.vtables()
             if _has_more(reader, vtable, len(table_of(cls).slots))
         }
     )
@@ -219,9 +219,3 @@ def refuse_unknown(names: Sequence[str], source: str | None) -> None:
             source=source,
             cause="this change cannot be made in place; a newer version may know them",
         )
-
-
-def _checked(view: object) -> View:
-    if not isinstance(view, View):
-        raise TypeError(f"{type(view).__name__} is no view of a table in a file")
-    return view

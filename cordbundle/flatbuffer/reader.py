@@ -114,6 +114,10 @@ def _read(cord: Cord, at: int, size: int) -> bytes:
     return bytes(run)
 
 
+def _budget(size: int) -> int:
+    return size * _MAX_REUSE + _SLACK
+
+
 class Reader:
     """Read a flatbuffer from memory or from a Cord.
 
@@ -136,17 +140,21 @@ class Reader:
         self.size = len(self._cord)
         self.name = name
         self.base = base
+        self._left: int | None = None
         self._pages = _Pages(self._cord)
         self._flat: memoryview | bytes | None = None
         self._unpackers: dict[str, Callable[[int], tuple[object, ...]]] = {}
         self._offsets: dict[tuple[type, int], tuple[int, tuple[int, ...]]] = {}
-        chunks = self._cord._chunks
-        if not chunks:
-            self._flat = b""
-        elif len(chunks) == 1 and isinstance(chunks[0], memoryview):
-            self._flat = chunks[0]
+        first = self._cord.first_chunk()
+        if isinstance(first, memoryview) and first.nbytes == self.size:
+            self._flat = first
         elif self.size <= _AT_ONCE:
             self._flat = _read(self._cord, 0, self.size)
+
+    @property
+    def flat(self) -> memoryview | bytes | None:
+        """The whole source where it is in memory, else None."""
+        return self._flat
 
     def flatten(self) -> None:
         """Read the whole source now if it is no larger than 16 MiB."""
@@ -176,7 +184,31 @@ class Reader:
         A file that points to one place more often than that was made to be walked forever; writers
         that share strings stay below, and those of ExecuTorch share none.
         """
-        return self.size * _MAX_REUSE + _SLACK
+        return _budget(self.size)
+
+    def limit(self, size: int) -> None:
+        """Let views of this reader visit as many bytes as `budget` allows for a source of `size`.
+
+        For a walk through all that a file holds. A reader without a limit serves single questions
+        any number of times.
+        """
+        self._left = _budget(size)
+
+    def visit(self, size: int, at: int) -> None:
+        """Count bytes that a view visits against the limit, if there is one.
+
+        Raises:
+            FormatError: The limit is reached.
+        """
+        if self._left is None:
+            return
+        self._left -= size
+        if self._left < 0:
+            raise self.error(
+                "tables, vectors or strings are used too often",
+                at,
+                expected="each of them used about once",
+            )
 
     def error(
         self, what: str, at: int, *, expected: object = None, actual: object = None
@@ -320,6 +352,10 @@ class Reader:
                 expected=f"{end} or more",
             )
         return end, (*found, *[0] * (len(table.slots) - count))
+
+    def vtables(self) -> list[tuple[type, int]]:
+        """Return the class and the position of the vtable of all tables that were read so far."""
+        return list(self._offsets)
 
     def identifier(self) -> bytes:
         """Return bytes 4 to 8, where the file identifier is.

@@ -215,7 +215,7 @@ def table_of(cls: type) -> Table:
     return _table(cls)
 
 
-@cache
+@cache  # behind a plain function: type checkers know nothing of a cached one's arguments
 def _table(cls: type) -> Table:
     hints = get_type_hints(cls, include_extras=True)
     fields: list[Field] = []

@@ -108,7 +108,7 @@ def is_negative_zero(value: object) -> bool:
 def utf8(value: object, field: Field) -> bytes:
     """Return a string as UTF-8."""
     if not isinstance(value, str):
-        raise LayoutError(f"{field.path} is no string", actual=type(value).__name__)
+        raise LayoutError(f"{field.path} is no string", expected="str", actual=type(value).__name__)
     if not value.isascii():
         bad = _SURROGATE.search(value)
         if bad is not None:
@@ -125,4 +125,8 @@ def payload_cord(value: object, field: Field) -> Cord:
         return Cord(cast("Buffer", value))
     except TypeError as error:
         name = type(value).__name__
-        raise LayoutError(f"{field.path} is not bytes-like", actual=name) from error
+        raise LayoutError(
+            f"{field.path} is not bytes-like",
+            expected="an object with the buffer protocol",
+            actual=name,
+        ) from error

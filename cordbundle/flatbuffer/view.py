@@ -16,14 +16,18 @@ from cordbundle.cord import Cord
 from cordbundle.flatbuffer.reader import ByteRange, Reader
 from cordbundle.flatbuffer.schema import Field, Kind, Table, table_of
 
-__all__ = ["VectorView", "View", "byte_range", "position_of", "view_of"]
+__all__ = ["VectorView", "View", "byte_range", "checked_view", "position_of", "view_of"]
 
 _T = TypeVar("_T")
 _BATCH = 1024
 
 
 class View:
-    """What all views have in common; see `Reader.root`."""
+    """What all views have in common; see `Reader.root`.
+
+    Its own attributes begin with an underscore, since the fields of the schema share the namespace;
+    they are for the modules of this package that walk a flatbuffer.
+    """
 
     _table: Table
     _reader: Reader
@@ -97,7 +101,8 @@ def view_of(reader: Reader, cls: type[_T], at: int) -> _T:
         FormatError: The table or its vtable is not inside the source.
     """
     described: type = cls
-    _, offsets = reader.offsets(table_of(described), at)
+    end, offsets = reader.offsets(table_of(described), at)
+    reader.visit(end + 4, at)
     made = _view_class(described)
     view: View = made.__new__(made)
     view._reader = reader
@@ -136,7 +141,9 @@ def _scalar(view: View, field: Field, at: int) -> object:
 
 
 def _string(view: View, field: Field, at: int) -> str:
-    return view._reader.string(view._reader.follow(at, field.path), field.path)
+    text = view._reader.string(view._reader.follow(at, field.path), field.path)
+    view._reader.visit(len(text) + 5, at)
+    return text
 
 
 def _bytes(view: View, field: Field, at: int) -> Cord:
@@ -148,6 +155,7 @@ def _scalars(view: View, field: Field, at: int) -> VectorView[object]:
     reader = view._reader
     code, width = field.scalar.code, field.scalar.size
     place = reader.vector(reader.follow(at, field.path), width, field.path)
+    reader.visit(place.size + 4, at)
     one = reader.unpacker(code)
     return VectorView(
         place, width, lambda at: one(at)[0], lambda at, count: reader.unpacker(f"{count}{code}")(at)
@@ -162,6 +170,7 @@ def _table(view: View, field: Field, at: int) -> object:
 def _tables(view: View, field: Field, at: int) -> VectorView[object]:
     reader, cls = view._reader, field.members[0]
     place = reader.vector(reader.follow(at, field.path), 4, field.path)
+    reader.visit(place.size + 4, at)
     return VectorView(place, 4, lambda at: view_of(reader, cls, reader.follow(at, field.path)))
 
 
@@ -195,7 +204,12 @@ _READERS: dict[Kind, Callable[[View, Field, int], object]] = {
 }
 
 
-def _checked(view: object) -> View:
+def checked_view(view: object) -> View:
+    """Return a view as one.
+
+    Raises:
+        TypeError: It is none.
+    """
     if not isinstance(view, View):
         raise TypeError(f"{type(view).__name__} is no view of a table in a file")
     return view
@@ -208,7 +222,7 @@ def byte_range(view: object, name: str) -> ByteRange | None:
         view: A view of a table.
         name: Name of one of its fields.
     """
-    checked = _checked(view)
+    checked = checked_view(view)
     reader, field = checked._reader, checked._table.field(name)
     offset = checked._offsets[field.slot]
     if offset == 0:
@@ -219,5 +233,5 @@ def byte_range(view: object, name: str) -> ByteRange | None:
 
 def position_of(view: object) -> int:
     """Return the offset of a view's table in the file."""
-    checked = _checked(view)
+    checked = checked_view(view)
     return checked._reader.base + checked._at

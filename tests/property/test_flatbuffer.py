@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cordbundle import bpte_schema, program, ptd_schema
 from cordbundle.errors import CordBundleError
 from cordbundle.flatbuffer import Reader, decode, encode, verify
-from tests.flatbuffer_samples import Node, reference, tables
+from tests.flatbuffer_samples import Node, both, reference, tables
 from tests.test_flatbuffer_read import FULL
 
 ROOTS = [Node, program.Program, bpte_schema.BundledProgram, ptd_schema.FlatTensor]
@@ -94,3 +95,19 @@ def test_any_bytes_are_verified_without_an_exception(data: bytes, root: type) ->
     findings = verify(Reader(data), root)
 
     assert findings == verify(Reader(data), root)
+
+
+flat_roots = [root for root in ROOTS if root is not Node]  # one that holds itself has no columns
+
+
+@given(value=st.sampled_from(flat_roots).flatmap(tables), data=st.data())
+def test_columns_give_what_decoding_one_by_one_gives(value: object, data: st.DataObject) -> None:
+    pytest.importorskip("numpy")
+    encoded = bytearray(bytes(encode(value, b"TEST").cord))
+    places = st.tuples(st.integers(0, len(encoded) - 1), st.integers(0, 255))
+    for at, byte in data.draw(st.lists(places, max_size=3)):
+        encoded[at] = byte
+
+    by_columns, one_by_one = both(bytes(encoded), type(value))
+
+    assert repr(by_columns) == repr(one_by_one)  # nan is not equal to itself

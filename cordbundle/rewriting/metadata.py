@@ -25,9 +25,8 @@ from cordbundle.flatbuffer.patch import (
     unknown_fields,
 )
 from cordbundle.flatbuffer.schema import Kind, table_of
-from cordbundle.headers import HEADER_OFFSET, PROGRAM_HEADER, ExtendedHeader, insert_header
-from cordbundle.pte_uses import IN_SEGMENT, INLINE
-from cordbundle.relayout import power_of_two
+from cordbundle.headers import PROGRAM_HEADER, ExtendedHeader, flatbuffer_with_header
+from cordbundle.rewriting.relayout import power_of_two
 
 __all__ = [
     "Inline",
@@ -250,8 +249,10 @@ def _take_out(program: schema.Program, inline: Inline) -> None:
         for index, delegate in enumerate(plan.delegates or ()):
             place, segment = delegate.processed, inline.segments.get((method, index))
             if segment is not None:
-                delegate.processed = schema.BackendDelegateDataReference(IN_SEGMENT, segment)
-            elif place is not None and place.location == INLINE:
+                delegate.processed = schema.BackendDelegateDataReference(
+                    schema.DataLocation.SEGMENT, segment
+                )
+            elif place is not None and place.location == schema.DataLocation.INLINE:
                 place.index = numbers[place.index]
     payloads = program.backend_delegate_data or ()
     program.backend_delegate_data = [payloads[number] for number in inline.kept]
@@ -282,10 +283,7 @@ def with_header(metadata: Cord, header: ExtendedHeader | None, slot: int | None)
     if header is None:
         return metadata
     if slot is not None:
-        packed = PROGRAM_HEADER.pack(header, slot)
-        return (
-            Cord(insert_header(bytes(metadata[:HEADER_OFFSET]), packed)) + metadata[HEADER_OFFSET:]
-        )
+        return flatbuffer_with_header(metadata, PROGRAM_HEADER.pack(header, slot))
     patch = Patch(metadata)
     for name, code in PROGRAM_HEADER.fields:
         value = getattr(header, name)

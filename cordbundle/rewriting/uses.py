@@ -15,8 +15,6 @@ from cordbundle.tensors import ScalarType
 
 __all__ = ["InlineDelegate", "constant_sizes", "inline_delegates", "named_uses", "static_uses"]
 
-INLINE, IN_SEGMENT = 0, 1  # DataLocation
-
 
 @dataclass(frozen=True, slots=True)
 class InlineDelegate:
@@ -46,7 +44,7 @@ def static_uses(root: schema.Program) -> dict[int, list[str]]:
     for plan in root.execution_plan or ():
         for delegate in plan.delegates or ():
             place = delegate.processed
-            if place is not None and place.location == IN_SEGMENT:
+            if place is not None and place.location == schema.DataLocation.SEGMENT:
                 uses.setdefault(place.index, []).append(_delegate_name(plan, delegate))
     return uses
 
@@ -97,7 +95,7 @@ def inline_delegates(root: schema.Program, source: str) -> Iterator[InlineDelega
     for method, plan in enumerate(root.execution_plan or ()):
         for index, delegate in enumerate(plan.delegates or ()):
             place = delegate.processed
-            if place is None or place.location != INLINE:
+            if place is None or place.location != schema.DataLocation.INLINE:
                 continue
             name = _delegate_name(plan, delegate)
             if place.index >= count:

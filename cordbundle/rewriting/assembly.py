@@ -16,7 +16,7 @@ from cordbundle.cord import Cord
 from cordbundle.flatbuffer.patch import refuse_unknown
 from cordbundle.headers import PROGRAM_HEADER, ExtendedHeader
 from cordbundle.layout import Layout, Segment, align_up, check_alignment
-from cordbundle.pte_metadata import (
+from cordbundle.rewriting.metadata import (
     Inline,
     MetadataPlan,
     Named,
@@ -24,13 +24,13 @@ from cordbundle.pte_metadata import (
     new_metadata,
     with_header,
 )
-from cordbundle.relayout import Parts, Piece, place
+from cordbundle.rewriting.relayout import Parts, Piece, place
 
-__all__ = ["Draft", "Entry", "Source", "assemble"]
+__all__ = ["Draft", "Entry", "Original", "assemble"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Source:
+class Original:
     """A program as it was read.
 
     Attributes:
@@ -92,7 +92,7 @@ class Draft:
     alignment: int
 
 
-def assemble(source: Source, draft: Draft) -> tuple[Cord, Layout, list[str]]:
+def assemble(source: Original, draft: Draft) -> tuple[Cord, Layout, list[str]]:
     """Lay out a program.
 
     Returns:
@@ -134,7 +134,7 @@ def assemble(source: Source, draft: Draft) -> tuple[Cord, Layout, list[str]]:
     return head + extra + layout.body(), layout, changes
 
 
-def _pieces(source: Source, draft: Draft) -> list[Piece]:
+def _pieces(source: Original, draft: Draft) -> list[Piece]:
     """Return what is to be placed, in the order of the table; kept bytes stay before their part."""
     kept: dict[int | None, list[Piece]] = {}
     waiting: list[Piece] = []
@@ -155,7 +155,7 @@ def _pieces(source: Source, draft: Draft) -> list[Piece]:
 
 
 def _table(
-    source: Source, draft: Draft, pieces: Sequence[Piece], layout: Layout
+    source: Original, draft: Draft, pieces: Sequence[Piece], layout: Layout
 ) -> list[tuple[int, int]]:
     """Return offset from the base and size of each segment.
 
@@ -192,7 +192,7 @@ def _segments_end(pieces: Sequence[Piece], layout: Layout) -> int:
 
 
 def _base(
-    source: Source, pieces: Sequence[Piece], head_size: int, common: int, *, is_new: bool
+    source: Original, pieces: Sequence[Piece], head_size: int, common: int, *, is_new: bool
 ) -> int:
     """Return the segment base: the old one if it still does."""
     has_segments = any(piece.part is not None for piece in pieces)
@@ -204,7 +204,7 @@ def _base(
     return align_up(head_size, common) if has_segments or source.base else 0
 
 
-def _header_slot(source: Source, draft: Draft, metadata: NewMetadata) -> int | None:
+def _header_slot(source: Original, draft: Draft, metadata: NewMetadata) -> int | None:
     """Return how many bytes a header that has to be put in takes; None if none has to be."""
     if source.header is not None and metadata.reason is None:
         return None
@@ -218,7 +218,7 @@ def _header_slot(source: Source, draft: Draft, metadata: NewMetadata) -> int | N
 
 
 def _header(
-    source: Source,
+    source: Original,
     layout: Layout,
     pieces: Sequence[Piece],
     slot: int | None,
@@ -244,7 +244,7 @@ def _header(
 
 
 def _head_changes(
-    source: Source, metadata: NewMetadata, header: ExtendedHeader | None, slot: int | None
+    source: Original, metadata: NewMetadata, header: ExtendedHeader | None, slot: int | None
 ) -> Iterator[str]:
     """Say what differs in metadata and header."""
     size = len(metadata.cord) + (slot or 0)
@@ -266,7 +266,7 @@ def _head_changes(
 
 
 def _place_changes(
-    source: Source,
+    source: Original,
     draft: Draft,
     pieces: Sequence[Piece],
     layout: Layout,

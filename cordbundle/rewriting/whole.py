@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cordbundle import ptd_schema
-from cordbundle.bpte import LENGTH_SIZE, BundleFile
+from cordbundle.bpte import BundleFile
 from cordbundle.cord import Cord
 from cordbundle.flatbuffer import Reader, decode, verify
 from cordbundle.flatbuffer.schema import Int8, Int32, UInt8, UInt32, UInt64
-from cordbundle.layout import Layout
+from cordbundle.layout import LENGTH_PREFIX_SIZE, Layout
 from cordbundle.ptd import PtdFile
 from cordbundle.pte import PteFile
-from cordbundle.relayout import Part, split
+from cordbundle.rewriting.relayout import Part, split
 from cordbundle.writer import WriteReport, write
 
 if TYPE_CHECKING:
@@ -82,7 +82,9 @@ def rewrite(file: PteFile | PtdFile | BundleFile) -> Rewrite:
     else:
         parts = _bundle_parts(file)
         if file.header is None and parts:
-            end = parts[0].offset - LENGTH_SIZE  # the rest of the flatbuffer follows the program
+            end = (
+                parts[0].offset - LENGTH_PREFIX_SIZE
+            )  # the rest of the flatbuffer follows the program
     taken = split(file.cord, end, base, parts, file.name)
     layout = taken.layout
     return Rewrite(taken.head + layout.body(), layout, ())

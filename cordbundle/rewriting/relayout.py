@@ -8,18 +8,20 @@ but as padding, and no other byte between them is lost. A layout made from nothi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cordbundle.chunks import STEP
 from cordbundle.cord import Cord
 from cordbundle.errors import FormatError
-from cordbundle.layout import MAX_ALIGNMENT, Layout, Placement, Segment, align_up
+from cordbundle.layout import (
+    LENGTH_PREFIX_SIZE,
+    MAX_ALIGNMENT,
+    Layout,
+    Segment,
+)
 
 __all__ = ["Part", "Parts", "Piece", "place", "power_of_two", "split"]
-
-_LENGTH_SIZE = 4
-"""Bytes of the length before a flatbuffer vector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ def split(cord: Cord, metadata_end: int, base: int, parts: Sequence[Part], name:
     head_size = end = metadata_end
     for number, part in placed:
         _check(part, end, len(cord), name)
-        prefix = _LENGTH_SIZE if _has_prefix(cord, part, end) else 0
+        prefix = LENGTH_PREFIX_SIZE if _has_prefix(cord, part, end) else 0
         start = part.offset - prefix
         if not _is_zero(cord[end:start]):
             if pieces:
@@ -126,30 +128,12 @@ def place(pieces: Sequence[Piece], head_size: int, base: int) -> Layout:
         head_size: Bytes that stand before.
         base: The segment base; a multiple of every alignment.
     """
-    return Layout(
-        head_size,
-        base,
-        tuple(_placements(pieces, head_size, base)),
-        tuple(piece.segment for piece in pieces),
+    return Layout.keep(
+        [piece.segment for piece in pieces],
+        [piece.lead for piece in pieces],
+        head_size=head_size,
+        base=base,
     )
-
-
-def _placements(pieces: Sequence[Piece], head_size: int, base: int) -> Iterator[Placement]:
-    previous, end = head_size, max(head_size, base)
-    for piece in pieces:
-        segment, offset = piece.segment, end + piece.lead
-        prefix = _LENGTH_SIZE if segment.length_prefix else 0
-        if offset % segment.alignment:
-            offset = align_up(end + prefix, segment.alignment)
-        yield Placement(
-            segment.name,
-            offset,
-            len(segment.data),
-            segment.alignment,
-            offset - prefix - previous,
-            segment.length_prefix,
-        )
-        previous = end = offset + len(segment.data)
 
 
 def power_of_two(offset: int) -> int:
@@ -170,8 +154,8 @@ def _check(part: Part, end: int, size: int, name: str) -> None:
 
 def _has_prefix(cord: Cord, part: Part, end: int) -> bool:
     """Return whether a part has a length prefix that says its size."""
-    start = part.offset - _LENGTH_SIZE
-    stored = part.size.to_bytes(_LENGTH_SIZE, "little") if part.size < 1 << 32 else None
+    start = part.offset - LENGTH_PREFIX_SIZE
+    stored = part.size.to_bytes(LENGTH_PREFIX_SIZE, "little") if part.size < 1 << 32 else None
     return part.length_prefix and start >= end and bytes(cord[start : part.offset]) == stored
 
 

@@ -2,7 +2,7 @@
 
 Rules of this file: an editor collects what is asked for and refuses what cannot be; nothing else
 changes, offsets included, as long as it can; payload goes by reference; every change is noted. How
-metadata changes is pte_metadata.py's business, where things stand pte_assembly.py's.
+metadata changes is metadata.py's business, where things stand assembly.py's.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from cordbundle.inputs import blob_cord
 from cordbundle.layout import Blobs, check_alignment
 from cordbundle.named_data import check_key
 from cordbundle.pte import PteFile
-from cordbundle.pte_assembly import Draft, Entry, Source, assemble
-from cordbundle.pte_metadata import Inline, Named, inline_alignment
-from cordbundle.pte_uses import constant_sizes, inline_delegates, named_uses, static_uses
-from cordbundle.reassembly import Rewrite
-from cordbundle.relayout import Part, split
+from cordbundle.rewriting.assembly import Draft, Entry, Original, assemble
+from cordbundle.rewriting.metadata import Inline, Named, inline_alignment
+from cordbundle.rewriting.relayout import Part, split
+from cordbundle.rewriting.uses import constant_sizes, inline_delegates, named_uses, static_uses
+from cordbundle.rewriting.whole import Rewrite
 
 if TYPE_CHECKING:
     from cordbundle.bpte import BundleFile
@@ -71,7 +71,7 @@ class PteEditor:
             for n, place in enumerate(file.segment_ranges)
         ]
         parts = split(file.cord, file.metadata_end, base, segments, file.name)
-        self._source = Source(file.name, file.header, metadata, root, parts, base, len(file.cord))
+        self._source = Original(file.name, file.header, metadata, root, parts, base, len(file.cord))
         self._entries = [Entry(p.name, Cord(), 1, 0, p.offset - base, p.size) for p in segments]
         for piece in parts.pieces:
             if piece.part is not None:

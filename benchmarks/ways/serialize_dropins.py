@@ -1,0 +1,29 @@
+"""cordbundle in ExecuTorch's place: its drop-ins, called with ExecuTorch's own objects."""
+
+from __future__ import annotations
+
+import cordbundle.executorch as dropins
+from benchmarks.child import Action, Task
+from benchmarks.ways.serialize_executorch import deserializing, serializing, storing, writing
+
+__all__ = ["deduplicate", "read_weights", "serialize", "write_weights"]
+
+
+def serialize(task: Task) -> Action:
+    """Serialize a program."""
+    return serializing(dropins.serialize_pte_binary, task)
+
+
+def write_weights(task: Task) -> Action:
+    """Serialize named tensors as a `.ptd` file."""
+    return writing(dropins.FlatTensorSerializer(), task)
+
+
+def read_weights(task: Task) -> Action:
+    """Deserialize a `.ptd` file that is in memory."""
+    return deserializing(dropins.FlatTensorSerializer(), task)
+
+
+def deduplicate(task: Task) -> Action:
+    """Add blobs to a store that keeps equal ones once; from files or from memory."""
+    return storing(dropins.NamedDataStore, task)

@@ -86,7 +86,7 @@ class Artifact:
                 source=name,
                 offset=4,
                 expected=" or ".join(repr(identifier) for identifier in self.KINDS),
-                actual=f"{self.kind.identifier!r}, a {self.kind.name}",
+                actual=f"{self.kind.identifier!r}, {self.kind.with_article}",
             )
         self.header: ExtendedHeader | None = parse_header(head, self.kind.header, name)
         self._cord: Cord | None = cord

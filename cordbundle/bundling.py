@@ -29,7 +29,7 @@ from cordbundle.writer import WriteReport, write
 if TYPE_CHECKING:
     from cordbundle.writer import Durability, Progress, Target
 
-__all__ = ["Bundle", "Form", "bundle"]
+__all__ = ["Bundle", "Form", "bundle", "check_program_alignment"]
 
 HEADER_SLOT = 64  # the extended header and the zeros behind it
 TENSOR_ALIGNMENT = 64  # of a tensor that is a segment
@@ -109,13 +109,7 @@ def bundle(
     """
     if form not in (*get_args(Form), "auto"):
         raise LayoutError("unknown form", expected="bp08, segmented, detached or auto", actual=form)
-    check_alignment(alignment, "the program", power_of_two=True)
-    if alignment < MIN_PROGRAM_ALIGNMENT:
-        raise LayoutError(
-            "alignment of the program is too small",
-            expected=f"a power of two from {MIN_PROGRAM_ALIGNMENT}",
-            actual=alignment,
-        )
+    check_program_alignment(alignment)
     program_bytes = program_cord(program)
     pte = PteFile(program_bytes, source_name(program, program_bytes, "the program"))
     if form in ("bp08", "auto"):
@@ -129,6 +123,20 @@ def bundle(
     assembly.add_named_data(named_data or {})
     cord, layout = assembly.finish(tests)
     return Bundle(cord, layout, assembly.form, tuple(notes))
+
+
+def check_program_alignment(alignment: object) -> None:
+    """Check what a bundle may align its program to.
+
+    Raises:
+        LayoutError: No power of two from 16, in bytes.
+    """
+    if check_alignment(alignment, "the program", power_of_two=True) < MIN_PROGRAM_ALIGNMENT:
+        raise LayoutError(
+            "alignment of the program is too small",
+            expected=f"a power of two from {MIN_PROGRAM_ALIGNMENT}",
+            actual=alignment,
+        )
 
 
 class _Assembly:
@@ -171,6 +179,8 @@ class _Assembly:
 
     def _tensor(self, value: TensorDescription, name: str) -> schema.Tensor:
         data = value.cord
+        if self._is_flatbuffer:
+            _check_reach(len(data))
         tensor = schema.Tensor(int(value.scalar_type), value.sizes, data, value.dim_order)
         if len(data) >= SEGMENT_THRESHOLD:
             self._large_tensors.append((tensor, len(self._segments)))

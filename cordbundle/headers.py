@@ -208,6 +208,11 @@ class Kind:
     name: str
     header: HeaderFormat
 
+    @property
+    def with_article(self) -> str:
+        """The name after "a" or "an"."""
+        return f"{'an' if self.name.startswith('E') else 'a'} {self.name}"
+
 
 KINDS = (
     Kind(b"ET12", "ExecuTorch program (.pte)", PROGRAM_HEADER),

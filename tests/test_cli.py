@@ -394,10 +394,13 @@ def test_alignment_and_digests_are_as_asked(call: Call, model: Path, case: Path)
     assert facts["digests"] == {"metadata": False, "segments": 0}
 
 
-def test_an_alignment_that_cannot_be_is_refused(call: Call, model: Path, case: Path) -> None:
-    outcome = call("bundle", model, case, "--alignment", "100")
+@pytest.mark.parametrize("alignment", ["100", "8", "0"])
+def test_an_alignment_that_cannot_be_is_wrong_usage(
+    call: Call, model: Path, case: Path, alignment: str
+) -> None:
+    outcome = call("bundle", model, case, "--alignment", alignment)
 
-    assert outcome.code == 1
+    assert outcome.code == 2
     assert "a power of two" in outcome.error
 
 

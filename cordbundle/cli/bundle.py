@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import cordbundle as cb
+from cordbundle.bundling import check_program_alignment
 from cordbundle.cli import output
 from cordbundle.cli.output import UsageError
 
@@ -88,6 +89,10 @@ def bundle(
     """Bundle a program with its test cases; the program's bytes stay as they are."""
     if as_json and not dry_run:
         raise UsageError("--json goes with --dry-run")
+    try:
+        check_program_alignment(alignment)
+    except cb.LayoutError as error:
+        raise UsageError(f"--alignment: {error}") from error
     case_files = [*(cases or ()), *(more_cases or ())]
     blobs = _named_data(named or ())
     destination = _default_output(model) if out is None else out

@@ -13,10 +13,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import cordbundle as cb
+
+np = pytest.importorskip("numpy")
 
 pytestmark = [pytest.mark.slow, pytest.mark.executorch]
 

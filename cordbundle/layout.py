@@ -25,7 +25,9 @@ __all__ = [
     "Segment",
     "Shared",
     "align_up",
+    "aligned_offsets",
     "check_alignment",
+    "join_runs",
     "join_segments",
     "offsets_from_base",
     "segment_base",
@@ -357,22 +359,28 @@ def segment_base(
 
 def join_segments(segments: Sequence[Segment], offsets: Sequence[int], end: int) -> Cord:
     """Return segments that begin at these offsets, with all that stands before, from `end` on."""
+    runs = [_with_prefix(one.data) if one.length_prefix else one.data for one in segments]
+    starts = [at - _prefix_size(one) for at, one in zip(offsets, segments, strict=True)]
+    return join_runs(runs, starts, end)
+
+
+def _with_prefix(data: Cord) -> Cord:
+    return Cord(_LENGTH_PREFIX.pack(len(data))) + data
+
+
+def join_runs(runs: Sequence[Cord], offsets: Sequence[int], end: int) -> Cord:
+    """Return bytes that begin at these offsets, with the paddings before them, from `end` on."""
     chunks: list[Chunk] = []
     fills: dict[int, Fill] = {}
-    for segment, offset in zip(segments, offsets, strict=True):
-        size = len(segment.data)
+    for run, offset in zip(runs, offsets, strict=True):
         padding = offset - end
-        if segment.length_prefix:
-            padding -= LENGTH_PREFIX_SIZE
         if padding:
             fill = fills.get(padding)
             if fill is None:
                 fill = fills[padding] = Fill(padding)
             chunks.append(fill)
-        if segment.length_prefix:
-            chunks.append(memoryview(_LENGTH_PREFIX.pack(size)))
-        chunks += segment.data.raw_chunks
-        end = offset + size
+        chunks += run.raw_chunks
+        end = offset + len(run)
     return Cord.of(*chunks)
 
 
@@ -382,13 +390,33 @@ def _prefix_size(segment: Segment) -> int:
 
 def offsets_from_base(segments: Sequence[Segment]) -> list[int]:
     """Return where each segment begins, from the segment base, which is aligned for all."""
+    return aligned_offsets(
+        [len(segment.data) for segment in segments],
+        [segment.alignment for segment in segments],
+        [_prefix_size(segment) for segment in segments],
+    )
+
+
+def aligned_offsets(
+    sizes: Sequence[int], alignments: Sequence[int], prefixes: Sequence[int] = ()
+) -> list[int]:
+    """Return where each of some runs begins, one after the other, from an aligned base.
+
+    Args:
+        sizes: Their numbers of bytes.
+        alignments: What their offsets are multiples of, in bytes.
+        prefixes: Bytes that stand directly before each; none if empty. Those of the first
+            stand before the base.
+    """
     offsets: list[int] = []
     end = 0
-    for segment in segments:
-        prefix = _prefix_size(segment) if offsets else 0  # the first one's stands before the base
-        offset = align_up(end + prefix, segment.alignment)
+    prefixes = prefixes or [0] * len(sizes)
+    for size, alignment, prefix in zip(sizes, alignments, prefixes, strict=True):
+        if offsets:
+            end += prefix
+        offset = -(-end // alignment) * alignment  # align_up, in line
         offsets.append(offset)
-        end = offset + len(segment.data)
+        end = offset + size
     return offsets
 
 

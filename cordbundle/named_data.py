@@ -364,15 +364,35 @@ class NamedDataStore:
 
 @dataclass(frozen=True, slots=True)
 class NamedSegments:
-    """Blobs as segments.
+    """Blobs as segments, one for each blob that a key names, in the order of the keys.
 
     Attributes:
-        segments: One for each blob that a key names, in the order of the keys.
-        index: For each key, the position of its blob in `segments`.
+        keys: The first key of each.
+        blobs: The bytes of each.
+        alignments: The alignment of each, in bytes.
+        index: For each key, the position of its blob among them.
     """
 
-    segments: tuple[Segment, ...]
+    keys: Sequence[str]
+    blobs: Sequence[Cord]
+    alignments: Sequence[int]
     index: Mapping[str, int]
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All of them as segments, named after their first keys."""
+        return tuple(map(self._segment, range(len(self.blobs))))
+
+    @property
+    def distinct(self) -> tuple[Segment, ...]:
+        """The first segment of each alignment: enough to find the segment base."""
+        count = len(self.alignments)
+        firsts = dict(zip(reversed(self.alignments), reversed(range(count)), strict=True))
+        return tuple(map(self._segment, sorted(firsts.values())))
+
+    def _segment(self, number: int) -> Segment:
+        name = f"key {self.keys[number]!r}"
+        return Segment(name, self.blobs[number], self.alignments[number])
 
 
 def blob_segments(
@@ -387,14 +407,14 @@ def blob_segments(
 
     Returns:
         The segments, each aligned to the least common multiple of `alignment` and what all of its
-        keys ask for, and named after the first.
+        keys ask for.
 
     Raises:
         LayoutError: A key, an alignment or an index that cannot be stored.
     """
     places: dict[int, int] = {}  # position of the segment by place in `buffers`
     index: dict[str, int] = {}
-    names: list[str] = []
+    keys: list[str] = []
     alignments: list[int] = []
     for key, entry in entries.items():
         place = entry.buffer_index
@@ -402,16 +422,17 @@ def blob_segments(
         if number is None:
             if not 0 <= place < len(buffers):
                 raise _no_blob(key, place, len(buffers))
-            number = places[place] = len(names)
-            names.append(f"key {key!r}")
+            number = places[place] = len(keys)
+            keys.append(key)
             alignments.append(alignment)
         index[check_key(key)] = number
         asked, together = entry.alignment or 1, alignments[number]
         if type(asked) is not int or asked < 1 or together % asked:
             check_alignment(asked, f"key {key!r}")
-            alignments[number] = check_alignment(math.lcm(together, asked), names[number])
+            common = math.lcm(together, asked)
+            alignments[number] = check_alignment(common, f"key {keys[number]!r}")
     blobs = [blob_cord(buffers[place]) for place in places]
-    return NamedSegments(tuple(map(Segment, names, blobs, alignments)), index)
+    return NamedSegments(keys, blobs, alignments, index)
 
 
 def _no_blob(key: str, place: int, count: int) -> LayoutError:

@@ -16,9 +16,9 @@ from cordbundle.headers import FLAT_TENSOR_HEADER, ExtendedHeader, flatbuffer_wi
 from cordbundle.inputs import source_cord, source_name
 from cordbundle.layout import (
     align_up,
+    aligned_offsets,
     check_alignment,
-    join_segments,
-    offsets_from_base,
+    join_runs,
     segment_base,
 )
 from cordbundle.named_data import DataEntry, DataPayload, NamedDataStore, blob_segments
@@ -88,8 +88,8 @@ def assemble_ptd(
     """
     check_alignment(segment_alignment, "segments")
     named = blob_segments(buffers, entries, segment_alignment)
-    offsets = offsets_from_base(named.segments)
-    sizes = [len(segment.data) for segment in named.segments]
+    sizes = list(map(len, named.blobs))
+    offsets = aligned_offsets(sizes, named.alignments)
     layouts = [entry.tensor_layout for entry in entries.values()]
     root = schema.FlatTensor(
         version=version,
@@ -99,7 +99,7 @@ def assemble_ptd(
     )
     metadata = encode(root, schema.FLAT_TENSOR_IDENTIFIER, order="flatc").cord
     head_size = _HEADER_SLOT + len(metadata)
-    base = segment_base(named.segments, head_size, segment_alignment)
+    base = segment_base(named.distinct, head_size, segment_alignment)
     header = ExtendedHeader(
         flatbuffer_offset=_HEADER_SLOT,
         flatbuffer_size=len(metadata),
@@ -108,7 +108,7 @@ def assemble_ptd(
     )
     cord = flatbuffer_with_header(metadata, FLAT_TENSOR_HEADER.pack(header, _HEADER_SLOT))
     cord.append(Cord.of(Fill(base - head_size)))
-    cord.append(join_segments(named.segments, offsets, 0))
+    cord.append(join_runs(named.blobs, offsets, 0))
     return cord
 
 

@@ -122,7 +122,9 @@ def describe(array: Array, *, dim_order: Sequence[int] | None = None) -> TensorD
     if is_dense(sizes, source.strides, order, source.itemsize):
         held = source.held(order)
         if held is not None:
-            return TensorDescription(kind, sizes, order, Cord(held), gathered=False)
+            # Memory is flat already, which Cord() would look at again.
+            cord = Cord.of(held.toreadonly()) if isinstance(held, memoryview) else Cord(held)
+            return TensorDescription(kind, sizes, order, cord, gathered=False)
     return TensorDescription(kind, sizes, order, Cord.of(Gather(source, order)), gathered=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -140,16 +141,23 @@ def test_text_in_a_sea_of_other_bytes_is_decoded() -> None:
     assert decoded(encode(root, b"FT01").cord) == root.named_data
 
 
-def test_any_change_of_any_byte_gives_what_decoding_one_by_one_gives() -> None:
-    sound = bytes(encode(names(8), b"FT01").cord)
+def unions() -> program.Program:
+    """Return values of several kinds."""
+    values = [program.EValue(one) for one in (program.Int(7), program.Null(), program.Bool(True))]
+    return program.Program(execution_plan=[program.ExecutionPlan(values=values * 2)])
+
+
+@pytest.mark.parametrize("root", [names(8), unions()], ids=["names", "unions"])
+def test_any_change_of_any_byte_gives_what_decoding_one_by_one_gives(root: object) -> None:
+    sound = bytes(encode(root, b"TEST").cord)
     failed = 0
     for at in range(len(sound)):
         for value in {0, 1, 4, 0x7F, 0x80, 0xFF, sound[at] ^ 1, (sound[at] + 4) % 256}:
             damaged = sound[:at] + bytes([value]) + sound[at + 1 :]
 
-            by_columns, one_by_one = both(damaged, ptd_schema.FlatTensor)
+            by_columns, one_by_one = both(damaged, type(root))
 
-            assert by_columns == one_by_one, (at, value)
+            assert repr(by_columns) == repr(one_by_one), (at, value)
             failed += isinstance(by_columns, tuple)
     assert failed > 100
 
@@ -191,3 +199,26 @@ print("numpy" in sys.modules)
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     assert run.stdout.strip() == "False"
+
+
+def test_tables_of_very_many_shapes_are_left_to_the_other_way() -> None:
+    tables = 65
+    vtables = b"".join(struct.pack("<HHHH", 8, 8, 0, 4) for _ in range(tables))
+    head = struct.pack("<I4s", 8 + len(vtables) + 16, b"FT01") + vtables
+    start = len(head)  # the vtable of the root, which has its third field alone
+    head += struct.pack("<5H6x", 10, 8, 0, 0, 4)
+    root = len(head)
+    vector = struct.pack("<iII", root - start, 4, tables)
+    first = root + len(vector) + 4 * tables
+    for number in range(tables):
+        vector += struct.pack("<I", first + 8 * number - root - len(vector))
+    for number in range(tables):
+        vector += struct.pack("<iI", first + 8 * number - 8 - 8 * number, number)
+    data = head + vector
+
+    with pytest.raises(UnusualError):
+        decoded(data)
+
+    by_columns, one_by_one = both(data, ptd_schema.FlatTensor)
+    assert by_columns == one_by_one
+    assert [one.segment_index for one in by_columns.named_data] == list(range(tables))  # type: ignore[attr-defined]

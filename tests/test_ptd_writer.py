@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 from array import array
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -205,3 +207,51 @@ def test_thousands_of_file_backed_blobs_need_few_descriptors(tmp_path: Path) -> 
 
     assert cb.load_ptd(data)["k1499"] == b"1499"
     assert os.path.getsize(tmp_path / "1499") == 4
+
+
+def content(blob: object) -> object:
+    """Return what a loaded blob is, comparable."""
+    if isinstance(blob, cb.TensorView):
+        return blob.scalar_type, blob.sizes, blob.dim_order, blob.nbytes, bytes(blob.cord)
+    return bytes(blob)  # type: ignore[call-overload]  # a Cord
+
+
+def outcome(load: Callable[[], Mapping[str, object]]) -> object:
+    """Return what loading gives, or class and text of its error."""
+    try:
+        return {key: content(blob) for key, blob in load().items()}
+    except cb.CordBundleError as error:
+        return type(error), str(error)
+
+
+def one_by_one(data: bytes) -> Mapping[str, object]:
+    with cb.open(data) as file:
+        assert isinstance(file, cb.PtdFile)
+        return {key: file[key] for key in file}
+
+
+def test_loading_all_gives_what_each_key_gives_whatever_byte_is_damaged() -> None:
+    shapes = {"a": (2, 3), "b": (2, 3), "longer": (), "tensor": (1, 0)}
+    tensors: dict[str, object] = {
+        key: cb.TensorView(cb.ScalarType.CHAR, sizes, None, cb.Cord(bytes(math.prod(sizes))))
+        for key, sizes in shapes.items()
+    }
+    sound = bytes(cb.serialize_ptd({**tensors, "blob": b"no tensor"}, segment_alignment=16))
+    failed = 0
+
+    for at in range(len(sound)):
+        for change in (0x01, 0x04, 0x80, 0xFF):
+            damaged = sound[:at] + bytes([sound[at] ^ change]) + sound[at + 1 :]
+            together = outcome(lambda damaged=damaged: cb.load_ptd(damaged))  # type: ignore[misc]
+            apart = outcome(lambda damaged=damaged: one_by_one(damaged))  # type: ignore[misc]
+            assert together == apart, (at, change)
+            failed += isinstance(together, tuple)
+    assert failed > 100
+
+
+def test_a_loaded_tensor_cuts_its_bytes_out_once() -> None:
+    view = cb.load_ptd(bytes(cb.serialize_ptd({"a": array("f", [1.0, 2.0])})))["a"]
+
+    assert isinstance(view, cb.TensorView)
+    assert view.cord is view.cord
+    assert (view.nbytes, bytes(view.cord)) == (8, array("f", [1.0, 2.0]).tobytes())

@@ -12,6 +12,7 @@ import torch
 from executorch.exir._serialize._named_data_store import NamedDataStoreOutput
 from executorch.exir._serialize.data_serializer import DataEntry
 from executorch.exir.scalar_type import ScalarType as ExecuTorchScalarType
+from executorch.exir.tensor import dim_order_from_stride
 from executorch.exir.tensor_layout import TensorLayout
 
 from cordbundle import named_data
@@ -32,7 +33,8 @@ class NamedDataStore(named_data.NamedDataStore):
     def _tensor(self, array: object, source: str) -> tuple[Cord, Any]:
         if not isinstance(array, torch.Tensor):
             return super()._tensor(array, source)
-        cord, layout = super()._tensor(array, source)
+        cord, made = super()._tensor(array, source)
+        layout: Any = made
         contiguous = array.is_contiguous()
         if not contiguous and not array.is_contiguous(memory_format=torch.channels_last):
             raise LayoutError(
@@ -44,8 +46,10 @@ class NamedDataStore(named_data.NamedDataStore):
             )
         if 0 in array.stride():
             return cord, layout
-        # For dimensions of size 1 it has other preferences than `torch.Tensor.dim_order()`.
-        return cord, TensorLayout.from_tensor(array)
+        # For dimensions of size 1 it has other preferences than `torch.Tensor.dim_order()`. Not
+        # `TensorLayout.from_tensor()`, which knows fewer scalar types than `ScalarType` has.
+        layout.dim_order = list(dim_order_from_stride(array.stride()))
+        return cord, layout
 
     def _layout(
         self, scalar_type: ScalarType, sizes: Sequence[int], dim_order: Sequence[int]

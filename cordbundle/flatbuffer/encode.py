@@ -255,7 +255,7 @@ class _Builder:
 
     def string(self, value: object, field: Field) -> bytes:
         """Return a string with its length and its NUL."""
-        text = utf8(value, field)
+        text = value.encode() if type(value) is str and value.isascii() else utf8(value, field)
         data = _LENGTH.pack(len(text)) + text + b"\0"
         if isinstance(value, str):
             self.strings[value] = data

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import repeat
 from typing import TYPE_CHECKING, cast
 
 from executorch.exir._serialize._named_data_store import NamedDataStoreOutput
@@ -108,19 +109,21 @@ class FlatTensorSerializer(DataSerializer):  # type: ignore[misc]  # ExecuTorch 
 def _payload(file: PtdFile) -> DataPayload:
     root = _root(file)
     buffers = _segments(file, root)
-    count = len(buffers)
-    named_data = {}
     rows = cast("Sequence[tuple[str, int, TensorLayout | None]]", root.named_data or ())
-    for key, index, layout in rows:
-        if index >= count:
-            raise FormatError(
-                f"segment of key {key!r} does not exist",
-                source=file.name,
-                expected=f"an index below {count}",
-                actual=index,
-            )
-        named_data[key] = DataEntry(index, 1, layout)
-    return DataPayload(buffers=buffers, named_data=named_data)
+    if not rows:
+        return DataPayload(buffers=buffers, named_data={})
+    keys, indices, layouts = zip(*rows, strict=True)
+    count = len(buffers)
+    if max(indices) >= count:
+        key, index, _ = next(row for row in rows if row[1] >= count)
+        raise FormatError(
+            f"segment of key {key!r} does not exist",
+            source=file.name,
+            expected=f"an index below {count}",
+            actual=index,
+        )
+    entries = map(DataEntry, indices, repeat(1), layouts)
+    return DataPayload(buffers=buffers, named_data=dict(zip(keys, entries, strict=True)))
 
 
 def _root(file: PtdFile) -> schema.FlatTensor:

@@ -68,7 +68,6 @@ TARGETS = (
         Target(job, 0, None, "time", way, TIMES_REFERENCE, 1 / 15, count=5_000)
         for job, way in (
             ("write ptd", "cordbundle"),
-            ("write ptd", "cordbundle, serialize_ptd"),
             ("read ptd", "cordbundle"),
             ("read ptd", "cordbundle, load_ptd"),
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from cordbundle import ptd_schema as schema
 from cordbundle.cord import Cord, Fill
+from cordbundle.errors import LayoutError
 from cordbundle.flatbuffer import encode, no_collection
 from cordbundle.headers import FLAT_TENSOR_HEADER, ExtendedHeader, flatbuffer_with_header
 from cordbundle.inputs import source_cord, source_name
@@ -97,7 +98,7 @@ def assemble_ptd(
         # The layouts have the fields of the schema's.
         named_data=list(map(schema.NamedData, named.index, named.index.values(), layouts)),  # type: ignore[arg-type]
     )
-    metadata = encode(root, schema.FLAT_TENSOR_IDENTIFIER, order="flatc").cord
+    metadata = _encoded(root)
     head_size = _HEADER_SLOT + len(metadata)
     base = segment_base(named.distinct, head_size, segment_alignment)
     header = ExtendedHeader(
@@ -110,6 +111,25 @@ def assemble_ptd(
     cord.append(Cord.of(Fill(base - head_size)))
     cord.append(join_runs(named.blobs, offsets, 0))
     return cord
+
+
+def _encoded(root: schema.FlatTensor) -> Cord:
+    """Return the metadata; an error names the key whose tensor layout cannot be stored."""
+    try:
+        return encode(root, schema.FLAT_TENSOR_IDENTIFIER, order="flatc").cord
+    except LayoutError as error:
+        if error.source is None:
+            error.source = next(filter(None, map(_misfit, root.named_data or ())), None)
+        raise
+
+
+def _misfit(entry: schema.NamedData) -> str | None:
+    """Return the name of an entry that cannot be encoded, be it alone."""
+    try:
+        encode(schema.FlatTensor(named_data=[entry]), schema.FLAT_TENSOR_IDENTIFIER)
+    except LayoutError:
+        return f"key {entry.key!r}"
+    return None
 
 
 def save_ptd(

@@ -29,7 +29,7 @@ from executorch.exir.program import _program as manager_module
 from executorch.extension.flat_tensor.serialize import serialize as flat_originals
 
 import cordbundle.executorch as ours
-from cordbundle.executorch import version
+from cordbundle.executorch import patching, version
 from tests.executorch_models import CONFIGS, MODELS, manager
 from tests.executorch_suite.originals import forbidden
 
@@ -222,6 +222,31 @@ def test_threads_may_patch_at_the_same_time() -> None:
         thread.join()
 
     assert wrong == []
+    assert _serialize.serialize_for_executorch is BEFORE["serialize_for_executorch"]
+
+
+def test_nobody_patches_while_another_thread_puts_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = patching._bindings
+    others: list[threading.Thread] = []
+
+    def sweep_with_a_rival() -> Iterator[tuple[ModuleType, str, object]]:
+        monkeypatch.undo()
+        others.append(threading.Thread(target=ours.install))
+        others[0].start()
+        others[0].join(0.5)
+        assert others[0].is_alive()  # it waits
+        yield from sweep()
+
+    ours.install()
+    monkeypatch.setattr(patching, "_bindings", sweep_with_a_rival)
+    try:
+        ours.uninstall()
+    finally:
+        others[0].join()
+        inside = _serialize.serialize_for_executorch
+        ours.uninstall()
+
+    assert inside is ours.serialize_for_executorch
     assert _serialize.serialize_for_executorch is BEFORE["serialize_for_executorch"]
 
 

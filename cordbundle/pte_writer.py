@@ -67,6 +67,11 @@ def serialize_pte(
         LayoutError: An alignment, an index or a value that cannot be stored.
         TooLargeError: Metadata that passes 2 GiB.
     """
+    if not extract_delegate_segments:
+        count = len(program.backend_delegate_data or ())
+        for plan in program.execution_plan or ():
+            for delegate in plan.delegates or ():
+                _inline_index(delegate, count, f"delegate {delegate.id!r} of method {plan.name!r}")
     constants = program.constant_buffer or [schema.Buffer(b"")]  # the runtime wants an offset 0
     return assemble(
         program,

@@ -298,3 +298,25 @@ def test_signatures_are_executorchs() -> None:
                 assert [(p.name, p.kind, p.default) for p in mine.parameters.values()] == [
                     (p.name, p.kind, p.default) for p in theirs.parameters.values()
                 ], method
+
+
+def test_external_data_is_written_inside_the_folder_alone(tmp_path: Path) -> None:
+    made = manager("external constants")
+    folder = tmp_path / "out"
+    folder.mkdir()
+    made.write_tensor_data_to_file(folder)
+    theirs = {path.name: path.read_bytes() for path in folder.iterdir()}
+    before = type(made).__dict__["write_tensor_data_to_file"]
+
+    with ours.patched():
+        for path in folder.iterdir():
+            path.unlink()
+        made.write_tensor_data_to_file(folder)
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == theirs
+        made._tensor_data = {"../x": cb.Cord(b"x")}
+        with pytest.raises(cb.LayoutError, match="x"):
+            made.write_tensor_data_to_file(folder)
+
+    assert len(theirs) == 1
+    assert not (tmp_path / "x.ptd").exists()
+    assert type(made).__dict__["write_tensor_data_to_file"] is before

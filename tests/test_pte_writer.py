@@ -188,12 +188,13 @@ def test_payloads_stay_inline_aligned_and_by_reference_where_that_is_asked_for()
     assert cord.find(b"q" + b"p" * 9_999) % 4096 == 0
 
 
+@pytest.mark.parametrize("extract", [True, False])
 @pytest.mark.parametrize("index", [1, 2**32 - 1, -1])
-def test_a_delegate_index_out_of_range_is_refused_by_name(index: int) -> None:
+def test_a_delegate_index_out_of_range_is_refused_by_name(index: int, extract: bool) -> None:
     given = program(payloads=(b"one",), plans=(plan(0, index),))
 
     with pytest.raises(cb.LayoutError, match=r"delegate 'backend' of method 'f': .* out of range"):
-        cb.serialize_pte(given)
+        cb.serialize_pte(given, extract_delegate_segments=extract)
 
 
 def test_payloads_that_no_delegate_refers_to_are_refused() -> None:

@@ -47,13 +47,21 @@ def _replacements() -> dict[str, tuple[object, object]]:
     }
 
 
+def _methods() -> Iterator[tuple[type, str, object]]:
+    """Yield (class, name, ours) of the methods that make file names of external tags."""
+    from executorch.exir.program._program import ExecutorchProgram, ExecutorchProgramManager
+
+    for owner in (ExecutorchProgram, ExecutorchProgramManager):
+        yield owner, "write_tensor_data_to_file", programs.write_tensor_data_to_file
+
+
 class _Patch:
     """The switch: how many want it on, and what was changed for them."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._wanted = 0
-        self._changed: list[tuple[ModuleType, str, object, object]] = []
+        self._changed: list[tuple[ModuleType | type, str, object, object]] = []
 
     def on(self) -> None:
         with self._lock:
@@ -62,10 +70,13 @@ class _Patch:
             for module, name, value in _bindings():
                 if id(value) in replaced:
                     self._set(module, name, value, replaced[id(value)])
+            for owner, name, ours in _methods():
+                if vars(owner)[name] is not ours:
+                    self._set(owner, name, vars(owner)[name], ours)
 
-    def _set(self, module: ModuleType, name: str, theirs: object, ours: object) -> None:
-        self._changed.append((module, name, theirs, ours))
-        setattr(module, name, ours)
+    def _set(self, owner: ModuleType | type, name: str, theirs: object, ours: object) -> None:
+        self._changed.append((owner, name, theirs, ours))
+        setattr(owner, name, ours)
 
     def off(self) -> None:
         with self._lock:
@@ -74,9 +85,9 @@ class _Patch:
             self._wanted -= 1
             if self._wanted:
                 return
-            for module, name, theirs, ours in reversed(self._changed):
-                if vars(module).get(name) is ours:
-                    setattr(module, name, theirs)
+            for owner, name, theirs, ours in reversed(self._changed):
+                if vars(owner).get(name) is ours:
+                    setattr(owner, name, theirs)
             self._changed.clear()
             restored = {id(ours): theirs for theirs, ours in _replacements().values()}
             for module, name, value in _bindings():

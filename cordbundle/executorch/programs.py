@@ -6,6 +6,7 @@ and `_program.py`; what is handed in is never changed.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +23,12 @@ from cordbundle.executorch.flat_tensor import FlatTensorSerializer
 from cordbundle.executorch.named_data import NamedDataStore
 from cordbundle.executorch.records import factories
 from cordbundle.flatbuffer import decode
-from cordbundle.inputs import source_cord, source_name
+from cordbundle.inputs import blob_cord, source_cord, source_name
 from cordbundle.layout import Blobs
 from cordbundle.pte import PteFile
 from cordbundle.pte_writer import Options, assemble
+from cordbundle.tags import tensor_data_paths
+from cordbundle.writer import write_all
 
 if TYPE_CHECKING:
     from executorch.exir._serialize.data_serializer import DataSerializer
@@ -33,7 +36,12 @@ if TYPE_CHECKING:
     from executorch.exir.emit import EmitterOutput
     from typing_extensions import Buffer
 
-__all__ = ["deserialize_pte_binary", "serialize_for_executorch", "serialize_pte_binary"]
+__all__ = [
+    "deserialize_pte_binary",
+    "serialize_for_executorch",
+    "serialize_pte_binary",
+    "write_tensor_data_to_file",
+]
 
 
 def serialize_for_executorch(
@@ -269,3 +277,22 @@ class _Restorer:
                     actual=repr(entry.key),
                 )
         return NamedDataStoreOutput(buffers=buffers, pte_data=pte_data, external_data={})
+
+
+def write_tensor_data_to_file(manager: Any, outdir: str | os.PathLike[str]) -> None:
+    """Write the external data files of a program manager, as its own method of that name does.
+
+    All files appear or none, and no tag becomes a path outside the folder.
+
+    Args:
+        manager: The manager, or an ExecuTorch program; the method's `self`.
+        outdir: The folder.
+
+    Raises:
+        LayoutError: A tag that is no file name.
+        DuplicateKeyError: Two tags that would be one file.
+        WriteError: A file cannot be written.
+    """
+    data = manager._tensor_data or {}
+    cords = {tag: blob_cord(cord) for tag, cord in data.items()}
+    write_all(tensor_data_paths(cords, outdir), durability="none")

@@ -182,11 +182,25 @@ def test_a_tag_that_is_no_file_name_writes_nothing(
     assert (files(out), sorted(files(tmp_path))) == ({}, ["w.safetensors"])
 
 
-def test_a_tag_needs_a_folder(call: Call, weights: Path, tmp_path: Path) -> None:
-    outcome = call(weights, "-o", tmp_path / "w.ptd", "--tag", "model")
+@pytest.mark.parametrize("out", ["-", "w", "nowhere/w.ptd"])
+def test_a_tag_needs_a_folder_to_name_files_in(
+    call: Call, weights: Path, tmp_path: Path, out: str
+) -> None:
+    outcome = call(weights, "-o", out if out == "-" else tmp_path / out, "--tag", "model")
 
     assert outcome.code == 2
-    assert "-o has to be a folder" in outcome.err
+    assert "-o has to be a folder or a .ptd file" in outcome.err
+
+
+def test_a_file_named_beside_a_tag_is_written_and_its_shards_are_named_by_the_tag(
+    call: Call, weights: Path, tmp_path: Path
+) -> None:
+    assert call(weights, "-o", tmp_path / "w.ptd", "--tag", "model").code == 0
+    assert call(weights, "-o", tmp_path / "v.ptd", "--tag", "model", *CAP).code == 0
+
+    made = sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".ptd")
+    assert made[-1] == "w.ptd"
+    assert [name.startswith("model_") for name in made] == [True, True, False]
 
 
 def test_one_file_streams_to_standard_output_and_several_do_not(

@@ -47,15 +47,15 @@ def ptd(
             "--output",
             "-o",
             metavar="OUT.ptd",
-            help="Where to write; - is standard output. With --tag, the folder.",
+            help="Where to write; - is standard output. With --tag, a folder will do.",
         ),
     ] = None,
     tag: Annotated[
         str | None,
         typer.Option(
             metavar="TAG",
-            help="Name the file as ExecuTorch names that of an external tag: TAG.ptd, with"
-            " --max-bytes TAG_<SHA-256 of its keys>.ptd.",
+            help="Name files as ExecuTorch names those of an external tag: in a folder TAG.ptd,"
+            " with --max-bytes TAG_<SHA-256 of its keys>.ptd.",
         ),
     ] = None,
     max_bytes: Annotated[
@@ -159,9 +159,14 @@ def _check(model: str, files: Sequence[str]) -> int:
 def _paths(cords: dict[str, cb.Cord], out: str, tag: str | None) -> dict[str, cb.Cord]:
     """Return where the files go."""
     if tag is not None:
-        if not os.path.isdir(out):
-            raise UsageError(f"--tag names the file, so -o has to be a folder; {out} is none")
-        return tensor_data_paths(cords, out)
+        is_folder = os.path.isdir(out)
+        folder = out if is_folder else os.path.dirname(out) or "."
+        if not is_folder and not (out.endswith(".ptd") and os.path.isdir(folder)):
+            raise UsageError(
+                f"with --tag, -o has to be a folder or a .ptd file in one; {out} is none"
+            )
+        named = tensor_data_paths(cords, folder)
+        return named if is_folder or len(cords) > 1 else {out: next(iter(cords.values()))}
     if out == output.STDOUT and len(cords) > 1:
         raise UsageError(f"{len(cords)} files do not go to standard output; name a file with -o")
     return dict(zip(shard_paths(out, len(cords)), cords.values(), strict=True))

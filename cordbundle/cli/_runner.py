@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import cordbundle as cb
 from cordbundle.cli._compare import compare
+from cordbundle.cli.kinds import as_bundle
 
 if TYPE_CHECKING:
     import torch
@@ -35,9 +36,8 @@ def main() -> None:
     request = json.load(sys.stdin)
     results = os.dup(1)
     os.dup2(2, 1)
-    with cb.open(request["bundle"]) as bundle, open(results, "wb", buffering=0) as stream:
-        if not isinstance(bundle, cb.BundleFile):
-            raise cb.FormatError("no bundle", source=request["bundle"])
+    with cb.open(request["bundle"]) as file, open(results, "wb", buffering=0) as stream:
+        bundle = as_bundle(file)
         runtime = _runtime()
         _load_kernels(runtime, _operators(request["program"]))
         suites = bundle.suites

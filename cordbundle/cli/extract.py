@@ -13,6 +13,7 @@ import typer
 
 import cordbundle as cb
 from cordbundle.cli import output
+from cordbundle.cli.kinds import as_bundle
 from cordbundle.cli.output import UsageError
 
 __all__ = ["extract"]
@@ -50,22 +51,11 @@ def extract(
             cord = _blob(opened, named[0])
         elif case is not None:
             out = case[1]
-            cord = _case(_as_bundle(opened), case[0], out)
+            cord = _case(as_bundle(opened), case[0], out)
         else:
             out = program or ""
-            cord = _program(_as_bundle(opened))
+            cord = _program(as_bundle(opened))
     _write(cord, file, out)
-
-
-def _as_bundle(file: cb.PteFile | cb.PtdFile | cb.BundleFile) -> cb.BundleFile:
-    if not isinstance(file, cb.BundleFile):
-        raise cb.FormatError(
-            "no bundle",
-            source=file.name,
-            expected="a bundled program (.bpte)",
-            actual=file.kind.name,
-        )
-    return file
 
 
 def _program(bundle: cb.BundleFile) -> cb.Cord:

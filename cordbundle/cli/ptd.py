@@ -14,6 +14,7 @@ import typer
 
 import cordbundle as cb
 from cordbundle.cli import output
+from cordbundle.cli.kinds import as_program
 from cordbundle.cli.output import UsageError
 from cordbundle.named_data import layout_text
 from cordbundle.ptd_writer import SEGMENT_ALIGNMENT
@@ -132,14 +133,8 @@ def _list(files: Sequence[str]) -> int:
 
 
 def _check(model: str, files: Sequence[str]) -> int:
-    with cb.open(model) as program:
-        if not isinstance(program, cb.PteFile):
-            raise cb.FormatError(
-                "no program",
-                source=model,
-                expected="an ExecuTorch program (.pte)",
-                actual=program.kind.name,
-            )
+    with cb.open(model) as file:
+        program = as_program(file)
         result = check_weights(program, [weight for file in files for weight in read_weights(file)])
     for finding in result.findings:
         output.say(finding)

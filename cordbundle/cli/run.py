@@ -25,6 +25,7 @@ import typer
 
 import cordbundle as cb
 from cordbundle.cli import output
+from cordbundle.cli.kinds import as_bundle, as_program
 from cordbundle.cli.output import UsageError
 from cordbundle.weights import is_ptd, ptd_weights, serialize_weights, unique
 
@@ -60,14 +61,8 @@ def run(
     The exit code is 1 if an output differs or the runtime fails.
     """
     _require_runtime()
-    with cb.open(file) as bundle, ExitStack() as stack:
-        if not isinstance(bundle, cb.BundleFile):
-            raise cb.FormatError(
-                "no bundle",
-                source=file,
-                expected="a bundled program (.bpte)",
-                actual=bundle.kind.name,
-            )
+    with cb.open(file) as opened, ExitStack() as stack:
+        bundle = as_bundle(opened)
         cases = _cases(bundle, method)
         if not cases:
             output.say(f"{file}: no cases")
@@ -138,13 +133,7 @@ def _program_path(bundle: cb.BundleFile, given: str | None, stack: ExitStack) ->
     """Return a file for the runtime to map."""
     if given is not None:
         with cb.open(given) as file:
-            if not isinstance(file, cb.PteFile):
-                raise cb.FormatError(
-                    "no program",
-                    source=given,
-                    expected="an ExecuTorch program (.pte)",
-                    actual=file.kind.name,
-                )
+            as_program(file)
         if _is_utf8(given):
             return given
         return stack.enter_context(_copy(cb.Cord.from_file(given), given, ".pte"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import gc
 import fcntl
+import gc
 import itertools
 import os
 import resource

@@ -114,8 +114,7 @@ class NamedDataStore:
     share the blobs.
 
     Attributes:
-        buffers: The distinct blobs: `bytes`, Cords and file-backed data as they were added, a Cord
-            for anything else.
+        buffers: The distinct blobs, as they were added.
         pte_data: Entries for the program's own file, by key.
         external_data: Entries for files beside it, by tag and key.
         key_to_buffer_idx: The index of each key's blob.
@@ -215,7 +214,7 @@ class NamedDataStore:
         layout: TensorLayout | None,
     ) -> None:
         source = f"key {key!r}"
-        held = blob_cord(self.buffers[self.key_to_buffer_idx[key]])
+        held = self._blob(self.key_to_buffer_idx[key])
         if held != blob:
             raise DuplicateKeyError(
                 "added before with other data",
@@ -255,23 +254,34 @@ class NamedDataStore:
         self._blobs = Blobs()
         self._indices: list[int] = []  # place in `buffers` by the number of a distinct blob
         self._indexed: list[object] = self.buffers
-        self._count = 0
+        self._cords: list[Cord] = []  # the bytes of each of `buffers`, as far as it was looked at
 
     def _index_of(self, blob: Cord, data: object) -> int:
         """Return the place of a blob in `buffers`, adding it if it is new."""
         if self._indexed is not self.buffers:  # it was set by hand, or this is a copy
             self._forget_index()
-        for index in range(self._count, len(self.buffers)):
-            number = self._blobs.find(blob_cord(self.buffers[index]))
-            if number == len(self._indices):
-                self._indices.append(index)
+        for index in range(len(self._cords), len(self.buffers)):
+            self._note(blob_cord(self.buffers[index]), index)
+        index = self._note(blob, len(self.buffers))
+        if index == len(self.buffers):
+            self.buffers.append(data)
+        else:
+            self._cords.pop()
+        return index
+
+    def _note(self, blob: Cord, index: int) -> int:
+        """Note the bytes of what is or will be at `index`; return the place of the first such."""
+        self._cords.append(blob)
         number = self._blobs.find(blob)
         if number == len(self._indices):
-            self._indices.append(len(self.buffers))
-            is_kept = isinstance(data, bytes | Cord) or hasattr(data, "_path")
-            self.buffers.append(data if is_kept else blob)
-        self._count = len(self.buffers)
+            self._indices.append(index)
         return self._indices[number]
+
+    def _blob(self, index: int) -> Cord:
+        """Return the bytes of one of `buffers`."""
+        if self._indexed is self.buffers and index < len(self._cords):
+            return self._cords[index]
+        return blob_cord(self.buffers[index])
 
     def merge_named_data_store(self, other: NamedDataStoreOutput) -> None:
         """Add all that another store holds.
@@ -338,7 +348,7 @@ class NamedDataStore:
         shards: list[list[str]] = []
         room = 0
         for index, keys in sorted(keys_of.items(), key=lambda item: item[1]):
-            size = _size(self.buffers[index])
+            size = self._size(index)
             if size > max_data_bytes:
                 raise LayoutError(
                     f"buffer {index} exceeds external data shard cap",
@@ -353,13 +363,30 @@ class NamedDataStore:
             room -= size
         return [sorted(keys) for keys in shards]
 
-    def get_named_data_store_output(self) -> NamedDataStoreOutput:
-        """Return the contents, without external tags that have no keys; nothing is copied."""
-        self.external_data = {tag: data for tag, data in self.external_data.items() if data}
-        return self._output()
+    def _size(self, index: int) -> int:
+        if self._indexed is self.buffers and index < len(self._cords):
+            return len(self._cords[index])
+        held = self.buffers[index]  # set by hand: whatever has a length, as in ExecuTorch
+        return held.nbytes if isinstance(held, memoryview) else len(held)  # type: ignore[arg-type]
 
-    def _output(self) -> NamedDataStoreOutput:
-        return NamedDataStoreOutput(self.buffers, self.pte_data, self.external_data)
+    def get_named_data_store_output(self) -> NamedDataStoreOutput:
+        """Return the contents, without external tags that have no keys; nothing is copied.
+
+        Arrays, paths and buffers other than `bytes` are Cords there, so that what comes after need
+        not know them, and may make deep copies.
+        """
+        self.external_data = {tag: data for tag, data in self.external_data.items() if data}
+        if all(map(_is_bytes, self.buffers)):
+            return self._output(self.buffers)
+        return self._output(
+            [
+                held if _is_bytes(held) else self._blob(index)
+                for index, held in enumerate(self.buffers)
+            ]
+        )
+
+    def _output(self, buffers: list[object]) -> NamedDataStoreOutput:
+        return NamedDataStoreOutput(buffers, self.pte_data, self.external_data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -465,8 +492,9 @@ def check_key(key: object) -> str:
     )
 
 
-def _size(blob: object) -> int:
-    return blob.nbytes if isinstance(blob, memoryview) else len(blob)  # type: ignore[arg-type]  # sized, whatever it is
+def _is_bytes(blob: object) -> bool:
+    """Tell whether a blob is sized, comparable to `bytes` and immutable, as ExecuTorch's are."""
+    return isinstance(blob, bytes | Cord) or hasattr(blob, "_path")
 
 
 def layout_facts(layout: TensorLayout) -> LayoutFacts:

@@ -158,6 +158,40 @@ def test_a_module_of_executorch_that_is_first_imported_inside_is_put_back_too() 
             sys.modules[name] = known
 
 
+@pytest.mark.parametrize(
+    ("line", "keeps"),
+    [
+        ("from executorch.exir._serialize._named_data_store import NamedDataStore", False),
+        ("from cordbundle.executorch import NamedDataStore", True),
+    ],
+)
+def test_anybodys_module_that_is_first_imported_inside_keeps_only_what_it_took_by_our_name(
+    line: str, keeps: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "someones_late_exporter.py").write_text(f"{line}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        with ours.patched():
+            module = importlib.import_module("someones_late_exporter")
+            assert module.NamedDataStore is ours.NamedDataStore
+        expected = ours.NamedDataStore if keeps else BEFORE["NamedDataStore"]
+        assert module.NamedDataStore is expected
+    finally:
+        sys.modules.pop("someones_late_exporter", None)
+
+
+def test_a_module_without_source_that_is_made_inside_is_put_back() -> None:
+    module = ModuleType("someones_made_exporter")
+    try:
+        with ours.patched():
+            module.Store = _named_data_store.NamedDataStore  # type: ignore[attr-defined]
+            sys.modules[module.__name__] = module
+            assert vars(module)["Store"] is ours.NamedDataStore
+        assert vars(module)["Store"] is BEFORE["NamedDataStore"]
+    finally:
+        sys.modules.pop(module.__name__, None)
+
+
 def test_a_module_that_took_ours_on_purpose_keeps_it() -> None:
     module = ModuleType("someones_other_exporter")
     module.Store = ours.NamedDataStore  # type: ignore[attr-defined]  # as an import does

@@ -6,6 +6,7 @@ import copy
 import hashlib
 import os
 from array import array
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,32 @@ def test_blobs_are_kept_as_they_were_added_and_entries_say_what_was_asked() -> N
     assert output.external_data == {"weights": {"b": cb.DataEntry(1, 16, LAYOUT)}}
 
 
+@pytest.mark.parametrize(
+    "kind", [bytes, bytearray, memoryview, Cord, lambda data: array("B", data)]
+)
+def test_buffers_hold_what_was_added_and_an_output_what_can_be_copied_deeply(
+    kind: Callable[[bytes], object],
+) -> None:
+    added = kind(b"data")
+    made = store(key=added)
+
+    assert made.buffers[0] is added
+    output = copy.deepcopy(made.get_named_data_store_output())
+    assert output.buffers == [b"data"]
+
+
+def test_a_path_is_kept_as_it_was_added_and_put_out_as_its_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "blob"
+    path.write_bytes(b"x" * 1000)
+    made = store(a=path, b=b"y")
+
+    assert made.buffers == [path, b"y"]
+    made.externalize_pte_data(1000, "shard")  # counted by its size, not by the length of its name
+    output = made.get_named_data_store_output()
+    assert output.buffers == [b"x" * 1000, b"y"]
+    assert [len(entries) for entries in output.external_data.values()] == [1, 1]
+
+
 def test_equal_blobs_are_kept_once_whatever_holds_them(tmp_path: Path) -> None:
     path = tmp_path / "blob"
     path.write_bytes(b"same")
@@ -92,7 +119,9 @@ def test_an_array_is_held_by_reference_with_its_layout() -> None:
 
     assert made.pte_data["weight"].tensor_layout == LAYOUT
     numbers[0] = 3.0
-    assert made.buffers[0] == array("f", [3.0, 2.0]).tobytes()
+    assert made.buffers[0] is numbers
+    output = made.get_named_data_store_output()
+    assert output.buffers[0] == array("f", [3.0, 2.0]).tobytes()
 
 
 def test_a_layout_that_is_not_the_arrays_is_refused() -> None:

@@ -59,5 +59,5 @@ class NamedDataStore(named_data.NamedDataStore):
     def _entry(self, index: int, alignment: int, layout: Any) -> Any:
         return DataEntry(index, alignment, layout)
 
-    def _output(self) -> Any:
-        return NamedDataStoreOutput(self.buffers, self.pte_data, self.external_data)
+    def _output(self, buffers: list[object]) -> Any:
+        return NamedDataStoreOutput(buffers, self.pte_data, self.external_data)

@@ -1,8 +1,8 @@
 """Putting this package's functions and classes in the place of ExecuTorch's.
 
-Rules of this file: ExecuTorch's modules bind these names by value, so every loaded module is swept,
-on the way in and on the way out; it is one switch for the whole process, counted, behind a lock;
-the originals are remembered once and never wrapped.
+Rules of this file: ExecuTorch's modules bind these names by value, and so do others, so every
+loaded module is swept, on the way in and on the way out; it is one switch for the whole process,
+counted, behind a lock; the originals are remembered once and never wrapped.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import sys
 import threading
 from collections.abc import Iterator
 from functools import cache
-from types import ModuleType
+from types import CodeType, ModuleType
+from weakref import WeakSet
 
 from cordbundle.executorch import bundled, flat_tensor, named_data, programs
 
@@ -56,16 +57,19 @@ def _methods() -> Iterator[tuple[type, str, object]]:
 
 
 class _Patch:
-    """The switch: how many want it on, and what was changed for them."""
+    """The switch: how many want it on, what was loaded before, and what was changed for them."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._wanted = 0
+        self._known: WeakSet[ModuleType] = WeakSet()
         self._changed: list[tuple[ModuleType | type, str, object, object]] = []
 
     def on(self) -> None:
         with self._lock:
             replaced = {id(theirs): ours for theirs, ours in _replacements().values()}
+            if not self._wanted:
+                self._known = WeakSet(_modules())
             self._wanted += 1
             for module, name, value in _bindings():
                 if id(value) in replaced:
@@ -91,19 +95,39 @@ class _Patch:
             self._changed.clear()
             restored = {id(ours): theirs for theirs, ours in _replacements().values()}
             for module, name, value in _bindings():
-                if id(value) in restored and _is_executorch(module):  # first imported meanwhile
+                if id(value) in restored and self._came_by_patch(module):
                     setattr(module, name, restored[id(value)])
+
+    def _came_by_patch(self, module: ModuleType) -> bool:
+        """Tell whether what a module has of ours was given to it by the patch."""
+        return module not in self._known and not _imports_cordbundle(module)
+
+
+def _modules() -> Iterator[ModuleType]:
+    for module in list(sys.modules.values()):
+        if isinstance(module, ModuleType):  # some packages put other objects there
+            yield module
 
 
 def _bindings() -> Iterator[tuple[ModuleType, str, object]]:
-    for module in list(sys.modules.values()):
-        if isinstance(module, ModuleType):  # some packages put other objects there
-            for name, value in list(vars(module).items()):
-                yield module, name, value
+    for module in _modules():
+        for name, value in list(vars(module).items()):
+            yield module, name, value
 
 
-def _is_executorch(module: ModuleType) -> bool:
-    return module.__name__.partition(".")[0] == "executorch"
+def _imports_cordbundle(module: ModuleType) -> bool:
+    """Tell whether a module has an import statement for this package, or is a part of it."""
+    if module.__name__.partition(".")[0] == "cordbundle":
+        return True
+    get_code = getattr(getattr(module, "__loader__", None), "get_code", None)
+    code = get_code(module.__name__) if get_code else None  # an extension has none
+    return code is not None and _names_cordbundle(code)
+
+
+def _names_cordbundle(code: CodeType) -> bool:
+    return any(name.partition(".")[0] == "cordbundle" for name in code.co_names) or any(
+        isinstance(inner, CodeType) and _names_cordbundle(inner) for inner in code.co_consts
+    )
 
 
 _patch = _Patch()
@@ -122,9 +146,9 @@ def install() -> None:
 def uninstall() -> None:
     """Undo one `install`; the last one puts every original back.
 
-    That is every binding that was changed, and those in modules of ExecuTorch that were first
-    imported meanwhile. Other modules that were first imported meanwhile keep what they took, which
-    works without the patch too.
+    That is every binding that was changed, and those in modules that were first imported meanwhile,
+    unless such a module has an import statement for `cordbundle`: it took ours on purpose. Objects
+    that were made meanwhile stay what they are.
 
     Raises:
         RuntimeError: There is no `install` to undo.

@@ -27,6 +27,8 @@ __all__ = [
 BlobKind = Literal["sparse blobs", "alike blobs", "equal blobs"]
 
 _OPERATORS = 50
+_ROWS = 97
+_LARGEST = _ROWS * 16 * 4  # bytes of the largest tensor of float32
 _PIECE = 1 << 20
 
 
@@ -93,7 +95,7 @@ def program(
         chains=[schema.Chain(inputs=[0], outputs=[1], instructions=instructions, stacktrace=None)],
         operators=[schema.Operator(f"aten::op{i}", "out") for i in range(_OPERATORS)],
         delegates=[] if payload is None else [_delegate(schema)],
-        non_const_buffer_sizes=[0, 64 * values],
+        non_const_buffer_sizes=[0, 64 * values + _LARGEST],
     )
     inline = [] if payload is None else [schema.BackendDelegateInlineData(payload)]
     return schema.Program(
@@ -115,7 +117,7 @@ def _value(schema: Any, scalar_type: Any, number: int, constants: int) -> Any:
         schema.Tensor(
             scalar_type=scalar_type,
             storage_offset=0,
-            sizes=[1, number % 97 + 1, 16],
+            sizes=[1, number % _ROWS + 1, 16],
             dim_order=[0, 1, 2],
             requires_grad=False,
             layout=0,

@@ -133,6 +133,9 @@ class NamedDataStore:
         store.pte_data = copy.deepcopy(self.pte_data, memo)
         store.external_data = copy.deepcopy(self.external_data, memo)
         store.key_to_buffer_idx = dict(self.key_to_buffer_idx)
+        store._forget_index()
+        for index, blob in enumerate(self._known_cords()):
+            store._note(blob, index)
         return store
 
     def add_named_data(
@@ -258,7 +261,7 @@ class NamedDataStore:
 
     def _index_of(self, blob: Cord, data: object) -> int:
         """Return the place of a blob in `buffers`, adding it if it is new."""
-        if self._indexed is not self.buffers:  # it was set by hand, or this is a copy
+        if self._indexed is not self.buffers:  # it was set by hand
             self._forget_index()
         for index in range(len(self._cords), len(self.buffers)):
             self._note(blob_cord(self.buffers[index]), index)
@@ -277,11 +280,14 @@ class NamedDataStore:
             self._indices.append(index)
         return self._indices[number]
 
+    def _known_cords(self) -> Sequence[Cord]:
+        """Return the bytes of `buffers`, up to those that were set by hand since."""
+        return self._cords if self._indexed is self.buffers else ()
+
     def _blob(self, index: int) -> Cord:
         """Return the bytes of one of `buffers`."""
-        if self._indexed is self.buffers and index < len(self._cords):
-            return self._cords[index]
-        return blob_cord(self.buffers[index])
+        known = self._known_cords()
+        return known[index] if index < len(known) else blob_cord(self.buffers[index])
 
     def merge_named_data_store(self, other: NamedDataStoreOutput) -> None:
         """Add all that another store holds.
@@ -364,9 +370,10 @@ class NamedDataStore:
         return [sorted(keys) for keys in shards]
 
     def _size(self, index: int) -> int:
-        if self._indexed is self.buffers and index < len(self._cords):
-            return len(self._cords[index])
-        held = self.buffers[index]  # set by hand: whatever has a length, as in ExecuTorch
+        known = self._known_cords()
+        if index < len(known):
+            return len(known[index])
+        held = self.buffers[index]  # whatever has a length, as in ExecuTorch
         return held.nbytes if isinstance(held, memoryview) else len(held)  # type: ignore[arg-type]
 
     def get_named_data_store_output(self) -> NamedDataStoreOutput:
@@ -376,14 +383,14 @@ class NamedDataStore:
         not know them, and may make deep copies.
         """
         self.external_data = {tag: data for tag, data in self.external_data.items() if data}
-        if all(map(_is_bytes, self.buffers)):
+        known = self._known_cords()
+        if all(map(_is_bytes, self.buffers[: len(known)])):
             return self._output(self.buffers)
-        return self._output(
-            [
-                held if _is_bytes(held) else self._blob(index)
-                for index, held in enumerate(self.buffers)
-            ]
-        )
+        put_out = [
+            held if _is_bytes(held) else cord
+            for held, cord in zip(self.buffers, known, strict=False)
+        ]
+        return self._output(put_out + self.buffers[len(known) :])
 
     def _output(self, buffers: list[object]) -> NamedDataStoreOutput:
         return NamedDataStoreOutput(buffers, self.pte_data, self.external_data)

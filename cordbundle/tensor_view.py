@@ -85,7 +85,7 @@ class TensorView:
             than the sizes ask for.
     """
 
-    __slots__ = ("__weakref__", "_cord", "_data", "_offset", "_shape", "_whole")
+    __slots__ = ("__weakref__", "_data", "_offset", "_shape", "_whole")
 
     def __init__(
         self,
@@ -104,7 +104,6 @@ class TensorView:
         self._shape = shape
         self._whole = cord
         self._offset = 0
-        self._cord: Cord | None = cord
         self._data: Memory | None = None
 
     @classmethod
@@ -117,16 +116,16 @@ class TensorView:
         view._shape = shape
         view._whole = whole
         view._offset = offset
-        view._cord = None
         view._data = None
         return view
 
     @property
     def cord(self) -> Cord:
         """The bytes in memory order, by reference."""
-        if self._cord is None:
-            self._cord = self._whole[self._offset : self._offset + self._shape.nbytes]
-        return self._cord
+        if len(self._whole) != self._shape.nbytes:
+            self._whole = self._whole[self._offset : self._offset + self._shape.nbytes]
+            self._offset = 0
+        return self._whole
 
     @property
     def scalar_type(self) -> ScalarType:
@@ -160,10 +159,16 @@ class TensorView:
 
         Bytes of a file are mapped, on first use. A tensor that lies in several pieces is joined
         (which costs its size once), since one view cannot hold pieces.
+
+        Raises:
+            SourceChangedError: The file was truncated. What was returned before is not safe then:
+                touching a page that is gone ends the process (`SIGBUS`).
         """
-        if self._data is None:
-            flat = self.cord.try_flat()
-            self._data = memoryview(bytes(self.cord)) if flat is None else flat
+        flat = self.cord.try_flat()  # asks each time whether the file still is as long as its map
+        if flat is not None:
+            self._data = flat
+        elif self._data is None:
+            self._data = memoryview(bytes(self.cord))
         return self._data
 
     def memoryview(self) -> Memory:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -340,7 +343,22 @@ def test_a_flat_tensor_file_has_executorchs_bytes_and_reads_back_equal(tag: str)
 
     assert bytes(found) == expected
     assert back == read
-    assert _types(back) == _types(read)
+    assert _types(replace(back, buffers=list(back.buffers))) == _types(read)
+
+
+def test_segments_that_were_read_are_cut_out_of_the_file_when_they_are_asked_for() -> None:
+    entries = {key: DataEntry(index, 1, None) for index, key in enumerate("abc")}
+    payload = DataPayload([b"a" * 300, b"bc", b"d"], entries)
+    data = bytearray(bytes(ours.FlatTensorSerializer().serialize(payload)))
+
+    read = ours.FlatTensorSerializer().deserialize(data).buffers
+
+    assert read == payload.buffers
+    assert read[1:] == payload.buffers[1:]
+    assert read != payload.buffers[1:]
+    assert type(copy.deepcopy(read)) is type(pickle.loads(pickle.dumps(read))) is list
+    data[data.index(b"bc")] = ord("B")
+    assert (read[1], type(read[1])) == (b"Bc", bytes)
 
 
 @pytest.mark.parametrize(

@@ -250,6 +250,11 @@ def test_a_deep_copy_shares_blobs_and_is_independent() -> None:
     assert original.pte_data["a"].alignment == 1
     assert [entry.buffer_index for entry in copied.pte_data.values()] == [0, 1, 0, 2]
     assert copied.buffers[1] is original.buffers[1]
+    assert copied.get_named_data_store_output().buffers == [
+        b"one",
+        array("f", [1.0]).tobytes(),
+        b"new",
+    ]
 
 
 def test_buffers_that_were_set_by_hand_are_known_to_what_is_added_later() -> None:

@@ -6,10 +6,11 @@ folder.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import repeat
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, cast, overload
 
 from executorch.exir._serialize._named_data_store import NamedDataStoreOutput
 from executorch.exir._serialize.data_serializer import DataEntry, DataPayload, DataSerializer
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from executorch.exir.tensor_layout import TensorLayout
     from typing_extensions import Buffer
 
-__all__ = ["FlatTensorSerializer", "NewerFlatTensorError"]
+__all__ = ["FlatTensorSerializer", "NewerFlatTensorError", "SegmentBytes"]
 
 _ANY = 2**32 - 1
 
@@ -75,13 +76,14 @@ class FlatTensorSerializer(DataSerializer):  # type: ignore[misc]  # ExecuTorch 
             )
 
     def deserialize(self, blob: Cord | Buffer) -> DataPayload:
-        """Read a `.ptd` file into memory.
+        """Read a `.ptd` file.
 
         Args:
             blob: The whole file: this project's Cord, ExecuTorch's, or a bytes-like object.
 
         Returns:
-            The blobs as `bytes`, and their keys. Alignments are not in the file.
+            The blobs as a sequence of `bytes`, each cut out of the file when it is asked for, and
+            their keys. Alignments are not in the file.
 
         Raises:
             FormatError: It is no `.ptd` file, or a damaged one.
@@ -140,19 +142,72 @@ def _root(file: PtdFile) -> schema.FlatTensor:
     return root
 
 
-def _segments(file: PtdFile, root: schema.FlatTensor) -> list[bytes]:
-    """Read the segments into memory."""
+def _segments(file: PtdFile, root: schema.FlatTensor) -> SegmentBytes:
+    """Return the segments, all of them inside the file."""
     base = file.header.segment_base_offset if file.header else 0
     rows = cast("Sequence[tuple[int, int]]", root.segments or ())
-    chunk = file.cord.first_chunk()
-    end = base + max(map(sum, rows), default=0)
-    if isinstance(chunk, memoryview) and end <= chunk.nbytes == len(file.cord):
-        owner: object = chunk.obj
-        flat: memoryview | bytes = chunk
-        if type(owner) is bytes and len(owner) == chunk.nbytes:
-            flat = owner  # bytes are cut faster than views of them
-        return [bytes(flat[base + offset : base + offset + size]) for offset, size in rows]
-    return [
-        bytes(file.range_of(base + offset, size, f"segment {number}"))
-        for number, (offset, size) in enumerate(rows)
-    ]
+    if base + max([offset + size for offset, size in rows], default=0) > len(file.cord):
+        for number, (offset, size) in enumerate(rows):
+            file.range_of(base + offset, size, f"segment {number}")  # raises for the one outside
+    return SegmentBytes(file.cord, base, rows)
+
+
+class SegmentBytes(Sequence[bytes]):
+    """The segments of a file, each cut out as `bytes` when it is asked for.
+
+    It equals a list of the same `bytes`; a copy or pickle of it is that list.
+
+    Args:
+        cord: The file.
+        base: Where offsets are counted from, in bytes.
+        rows: Offset and size of each segment, in bytes.
+    """
+
+    __slots__ = ("_base", "_cord", "_flat", "_rows")
+
+    def __init__(self, cord: Cord, base: int, rows: Sequence[tuple[int, int]]) -> None:
+        self._cord = cord
+        self._base = base
+        self._rows = rows
+        self._flat = _whole_bytes(cord)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[bytes]: ...
+    def __getitem__(self, index: int | slice) -> bytes | Sequence[bytes]:
+        if isinstance(index, slice):
+            return SegmentBytes(self._cord, self._base, self._rows[index])
+        offset, size = self._rows[index]
+        start = self._base + offset
+        return bytes((self._flat or self._cord)[start : start + size])
+
+    def __iter__(self) -> Iterator[bytes]:
+        whole, base = self._flat or self._cord, self._base
+        for offset, size in self._rows:
+            yield bytes(whole[base + offset : base + offset + size])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SegmentBytes | list):
+            return NotImplemented
+        return len(self) == len(other) and all(map(operator.eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]  # as lists
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} segments of {self._cord!r}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return list, (list(self),)
+
+
+def _whole_bytes(cord: Cord) -> bytes | None:
+    """Return the `bytes` that a Cord is, if it is one: they are cut faster than views of them."""
+    chunk = cord.first_chunk()
+    if not isinstance(chunk, memoryview) or chunk.nbytes != len(cord):
+        return None
+    owner: object = chunk.obj
+    return owner if type(owner) is bytes and len(owner) == chunk.nbytes else None

@@ -11,7 +11,7 @@ import io
 import operator
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol, SupportsIndex, TypeAlias, overload
 
 from cordbundle.chunks import (
@@ -91,10 +91,11 @@ class Cord:
         TypeError: No bytes-like object.
     """
 
-    __slots__ = ("_chunks", "_ends")
+    __slots__ = ("_chunks", "_empty", "_ends")
     __hash__ = None  # type: ignore[assignment]  # it grows
 
     def __init__(self, data: BytesLike | None = None) -> None:
+        self._empty: tuple[SourceFile, ...] = ()
         if type(data) is bytes and data:  # most frequent by far, and nothing has to be checked
             self._chunks: list[Chunk] = [memoryview(data)]
             self._ends: list[int] = [len(data)]
@@ -138,6 +139,8 @@ class Cord:
             )
         cord = cls()
         cord._push(FileRange(source, offset, end - offset))
+        if size is None and not cord:
+            cord._empty = (source,)
         return cord
 
     @classmethod
@@ -161,6 +164,7 @@ class Cord:
         start = len(self)
         self._ends += [start + end for end in data._ends]
         self._chunks += list(data._chunks)
+        self._empty += data._empty
 
     def _push(self, chunk: Chunk) -> None:
         size = size_of(chunk)
@@ -211,6 +215,7 @@ class Cord:
         result = Cord()
         for chunk, low, high in self._cuts(start, stop):
             result._push(cut(chunk, low, high))
+        result._empty = self._empty
         return result
 
     def _cuts(self, start: int, stop: int) -> Iterator[tuple[Chunk, int, int]]:
@@ -264,6 +269,7 @@ class Cord:
         result = Cord()
         result._chunks = list(self._chunks)
         result._ends = list(self._ends)
+        result._empty = self._empty
         return result
 
     def __deepcopy__(self, memo: dict[int, object]) -> Cord:
@@ -441,6 +447,15 @@ class Cord:
     def chunk_ends(self) -> list[int]:
         """The offset, in bytes, at which each of `raw_chunks` ends; not to be changed either."""
         return self._ends
+
+    @property
+    def empty_sources(self) -> tuple[SourceFile, ...]:
+        """Files that were taken as they were, empty: no chunk refers to them, but they may grow."""
+        return self._empty
+
+    def watch(self, sources: Iterable[SourceFile]) -> None:
+        """Take files into `empty_sources`."""
+        self._empty += tuple(sources)
 
     def first_chunk(self) -> Chunk | None:
         """Return the first chunk, or None of an empty Cord."""

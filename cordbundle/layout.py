@@ -325,9 +325,11 @@ _TRAITS: tuple[Callable[[Cord], object], ...] = (
 def _merged(blob: Segment, other: Segment) -> Segment:
     """Return the segment that serves both."""
     alignment = math.lcm(*(check_alignment(one.alignment, one.name) for one in (blob, other)))
-    return replace(
-        blob, alignment=alignment, length_prefix=blob.length_prefix or other.length_prefix
-    )
+    data = blob.data
+    if other.data.empty_sources:  # both are empty now, but may be files that grow
+        data = data + other.data
+    prefix = blob.length_prefix or other.length_prefix
+    return replace(blob, data=data, alignment=alignment, length_prefix=prefix)
 
 
 def _common_alignment(segments: Sequence[Segment], common: int) -> int:
@@ -381,7 +383,9 @@ def join_runs(runs: Sequence[Cord], offsets: Sequence[int], end: int) -> Cord:
             chunks.append(fill)
         chunks += run.raw_chunks
         end = offset + len(run)
-    return Cord.of(*chunks)
+    joined = Cord.of(*chunks)
+    joined.watch(source for run in runs for source in run.empty_sources)
+    return joined
 
 
 def _prefix_size(segment: Segment) -> int:

@@ -14,9 +14,10 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Iterator
 
 from cordbundle.errors import WriteError
-from cordbundle.sinks import system_errors
+from cordbundle.sinks import is_of_system, system_errors, tolerated
 from cordbundle.source import kind_of_file
 
 try:
@@ -26,13 +27,14 @@ except ImportError:  # Windows
 else:
     _HAS_LOCKS = True
 
-__all__ = ["Replacement", "path_to_replace", "sync_descriptor", "sync_folder"]
+__all__ = ["Replacement", "folder_to_sync", "path_to_replace", "sync_descriptor"]
 
 SUFFIX = ".cordbundle-tmp"
 """How the names of temporary files end."""
 
 _TOKEN_SIZE = 16  # hexadecimal digits
 _NAME_KEPT = 48  # characters: at most 192 bytes, so that the whole stays under NAME_MAX, 255
+_MAX_LINKS = 40  # as many as Linux follows
 _FLAGS = (
     os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 )
@@ -69,7 +71,11 @@ class Replacement:
         while True:
             token = os.urandom(_TOKEN_SIZE // 2).hex()
             self._temporary = os.path.join(folder, prefix + token + SUFFIX)
-            self.descriptor = os.open(self._temporary, _FLAGS, mode)
+            try:
+                self.descriptor = os.open(self._temporary, _FLAGS, mode)
+            except FileExistsError:
+                self._temporary = None  # another writer's, not to be discarded
+                raise
             if _lock(self.descriptor):
                 break
             self._close()  # taken for a dead writer's in the moment before
@@ -98,15 +104,17 @@ class Replacement:
         temporary, self._temporary = self._temporary, None
         if not _HAS_LOCKS:
             self._close()  # Windows removes closed files only
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-        self._close()
+        try:
+            if temporary is not None:
+                with tolerated():
+                    os.unlink(temporary)
+        finally:
+            self._close()
 
     def _close(self) -> None:
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
-            with contextlib.suppress(OSError):  # sync() asked for errors before
+            with tolerated():  # sync() asked for errors before
                 os.close(descriptor)
 
 
@@ -125,7 +133,8 @@ def path_to_replace(name: str) -> str | None:
         if os.path.basename(name) in ("", ".", ".."):
             number = errno.EISDIR if name else errno.ENOENT
             raise WriteError("names no file", errno=number, source=repr(name)) from None
-        return os.path.realpath(name)
+        with system_errors(name):
+            return _end_of_links(name)
     if stat.S_ISFIFO(status.st_mode) or stat.S_ISCHR(status.st_mode):
         return None
     if not stat.S_ISREG(status.st_mode):
@@ -136,17 +145,38 @@ def path_to_replace(name: str) -> str | None:
             expected="a file, FIFO or character device",
             actual=kind_of_file(status.st_mode),
         )
-    path = os.path.realpath(name)
-    if _status(path) is None:  # such as /dev/stdout, sent to a file that was removed
-        raise WriteError(
-            "cannot be replaced",
-            errno=errno.EINVAL,
-            source=name,
-            cause="it is open, but has no name any more; hand over the descriptor",
-        )
+    with system_errors(name):
+        try:
+            path = os.path.realpath(name, strict=True)
+        except FileNotFoundError:  # such as /dev/stdout, sent to a file that was removed
+            raise WriteError(
+                "cannot be replaced",
+                errno=errno.EINVAL,
+                source=name,
+                cause="it is open, but has no name any more; hand over the descriptor",
+            ) from None
     if not os.access(path, os.W_OK):
+        with system_errors(name):
+            flags = os.statvfs(path).f_flag if hasattr(os, "statvfs") else 0
+        if flags & getattr(os, "ST_RDONLY", 0):
+            raise WriteError("is on a read-only filesystem", errno=errno.EROFS, source=name)
         raise WriteError("is write-protected", errno=errno.EACCES, source=name)
     return path
+
+
+def _end_of_links(name: str) -> str:
+    """Return the path that is made where `name`, or what its links lead to, is missing.
+
+    `os.path.realpath` would take a link that it cannot read for the file itself.
+    """
+    for _ in range(_MAX_LINKS):
+        folder, base = os.path.split(name)
+        name = os.path.join(os.path.realpath(folder, strict=True), base)
+        status = _status(name, follow=False)
+        if status is None or not stat.S_ISLNK(status.st_mode):  # or made in the moment before
+            return name
+        name = os.path.join(os.path.dirname(name), os.readlink(name))
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
 def sync_descriptor(descriptor: int) -> None:
@@ -157,20 +187,26 @@ def sync_descriptor(descriptor: int) -> None:
         os.fsync(descriptor)
 
 
-def sync_folder(folder: str) -> None:
-    """Wait until a folder's entries are on the disk; nothing where folders cannot be opened."""
+@contextlib.contextmanager
+def folder_to_sync(folder: str) -> Iterator[int | None]:
+    """Lend a descriptor of a folder; None where folders cannot be opened.
+
+    Synced, it waits until the folder's entries are on the disk.
+    """
     if not hasattr(os, "O_DIRECTORY"):
+        yield None
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        yield descriptor
     finally:
-        os.close(descriptor)
+        with tolerated():
+            os.close(descriptor)
 
 
-def _status(path: str) -> os.stat_result | None:
+def _status(path: str, *, follow: bool = True) -> os.stat_result | None:
     try:
-        return os.stat(path)
+        return os.stat(path) if follow else os.lstat(path)
     except FileNotFoundError:
         return None
 
@@ -184,9 +220,11 @@ def _take_over(descriptor: int, old: os.stat_result) -> None:
     if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
         try:
             os.fchown(descriptor, old.st_uid, old.st_gid)
-        except OSError:
+        except OSError as error:
+            if not is_of_system(error):
+                raise
             mode &= 0o777  # set-user-id means another thing for another owner
-    with contextlib.suppress(OSError):  # it was created with these bits or fewer
+    with tolerated():  # it was created with these bits or fewer
         os.fchmod(descriptor, mode)
 
 
@@ -196,7 +234,9 @@ def _lock(descriptor: int) -> bool:
         return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-    except OSError:  # a filesystem without locks: nobody can take it for dead either
+    except OSError as error:  # a filesystem without locks: nobody can take it for dead either
+        if not is_of_system(error):
+            raise
         return True
     return os.fstat(descriptor).st_nlink > 0
 
@@ -205,7 +245,7 @@ def _remove_dead(folder: str, prefix: str) -> None:
     """Remove temporary files that no living writer holds."""
     if not _HAS_LOCKS:
         return
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+    with tolerated(), os.scandir(folder) as entries:
         for entry in entries:
             name = entry.name
             if name.startswith(prefix) and name.endswith(SUFFIX):
@@ -215,7 +255,7 @@ def _remove_dead(folder: str, prefix: str) -> None:
 
 
 def _remove_unlocked(path: str) -> None:
-    with contextlib.suppress(OSError):  # locked: alive; or gone already
+    with tolerated():  # locked: alive; or gone already
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import select
+import stat
 import struct
 import sys
 from collections.abc import Callable, Iterator
@@ -31,7 +32,9 @@ __all__ = [
     "Progress",
     "Sink",
     "Writable",
+    "is_of_system",
     "system_errors",
+    "tolerated",
 ]
 
 OBJECT_STEP = 8 << 20
@@ -55,16 +58,37 @@ class Writable(Protocol):
 
 
 @contextmanager
-def system_errors(name: str, what: str | None = None) -> Iterator[None]:
+def system_errors(name: str, what: str | None = None, cause: str | None = None) -> Iterator[None]:
     """Turn an `OSError` of a call on the target `name` into a `WriteError`."""
     try:
         yield
     except CordBundleError:
         raise
     except OSError as error:
+        if not is_of_system(error):
+            raise
         reason = error.strerror or str(error)
         text = reason if what is None else f"{what}: {reason}"
-        raise WriteError(text, errno=error.errno, source=name) from error
+        raise WriteError(text, errno=error.errno, source=name, cause=cause) from error
+
+
+@contextmanager
+def tolerated() -> Iterator[None]:
+    """Go on behind the block after an `OSError` of a system call in it."""
+    try:
+        yield
+    except OSError as error:
+        if not is_of_system(error):
+            raise
+
+
+def is_of_system(error: OSError) -> bool:
+    """Return whether a system call failed.
+
+    What the handler of a signal raises arrives in the middle of a call too, and may well be an
+    `OSError`, such as `TimeoutError`; it has no number, and has to reach the caller as it is.
+    """
+    return error.errno is not None
 
 
 class Meter:
@@ -155,9 +179,17 @@ class Sink:
             actual=f"{self.done} bytes written",
         )
 
-    def system_failure(self, error: OSError) -> WriteError:
-        """Make the error for a system call that failed."""
-        return self.failure(error.strerror or str(error), error.errno)
+    @contextmanager
+    def system_call(self) -> Iterator[None]:
+        """Turn an `OSError` of a system call into the error that says how far it came."""
+        try:
+            yield
+        except CordBundleError:
+            raise
+        except OSError as error:
+            if not is_of_system(error):
+                raise
+            raise self.failure(error.strerror or str(error), error.errno) from error
 
 
 class ObjectSink(Sink):
@@ -232,29 +264,27 @@ class DescriptorSink(Sink):
 
     def _take(self, views: list[memoryview]) -> int:
         """Write some bytes of `views`; return how many, never 0."""
-        while True:
-            try:
-                if len(views) > 1 and hasattr(os, "writev"):
-                    count = os.writev(self.descriptor, views)
-                else:
-                    count = os.write(self.descriptor, views[0])
-                break
-            except BlockingIOError:
-                self._wait()
-            except OSError as error:
-                raise self.system_failure(error) from error
+        with self.system_call():
+            count = self._write_some(views)
         if count <= 0:
             raise self.failure("took no bytes")
         self.advance(count)
         return count
 
+    def _write_some(self, views: list[memoryview]) -> int:
+        while True:
+            try:
+                if len(views) > 1 and hasattr(os, "writev"):
+                    return os.writev(self.descriptor, views)
+                return os.write(self.descriptor, views[0])
+            except BlockingIOError as error:
+                if not is_of_system(error) or stat.S_ISREG(os.fstat(self.descriptor).st_mode):
+                    raise  # a file is always ready: waiting for it would be a loop
+                self._wait()
+
     def _wait(self) -> None:
         """Wait until a descriptor that does not block takes bytes again."""
-        try:
-            ready = _wait_writable(self.descriptor, self._timeout)
-        except OSError as error:
-            raise self.system_failure(error) from error
-        if not ready:
+        if not _wait_writable(self.descriptor, self._timeout):
             raise self.failure(f"took no bytes for {self._timeout} seconds", errno.ETIMEDOUT)
 
 
@@ -319,7 +349,9 @@ class FileSink(DescriptorSink):
         request = _CLONE_RANGE.pack(descriptor, offset, size, position)
         try:
             fcntl.ioctl(self.descriptor, _CLONE, request)
-        except OSError:  # whatever the reason, copying works or gives the better error
+        except OSError as error:  # whatever the reason, copying works or gives the better error
+            if not is_of_system(error):
+                raise
             self._may_share = False
         return self._may_share
 
@@ -335,7 +367,9 @@ class FileSink(DescriptorSink):
             step = min(OBJECT_STEP, size - done)
             try:
                 count = os.copy_file_range(descriptor, self.descriptor, step, offset + done)
-            except OSError:  # as for share
+            except OSError as error:  # as for share
+                if not is_of_system(error):
+                    raise
                 count = 0
             self._may_delegate = count > 0
             self.advance(count)
@@ -347,24 +381,20 @@ class FileSink(DescriptorSink):
         number = self.descriptor if descriptor is None else descriptor
         done = 0
         while done < view.nbytes:
-            try:
+            with self.system_call():
                 if self.can_put:
                     count = os.pwrite(number, view[done:], offset + done)
                 else:
                     os.lseek(number, offset + done, os.SEEK_SET)
                     count = os.write(number, view[done:])
-            except OSError as error:
-                raise self.system_failure(error) from error
             if count <= 0:
                 raise self.failure("took no bytes")
             done += count
 
     def duplicate(self) -> int:
         """Return another descriptor of the same file."""
-        try:
+        with self.system_call():
             return os.dup(self.descriptor)
-        except OSError as error:
-            raise self.system_failure(error) from error
 
     def close_holes(self) -> None:
         """Give the file its size where it ends in a hole."""
@@ -372,16 +402,12 @@ class FileSink(DescriptorSink):
 
     def seek(self, offset: int) -> None:
         """Go on writing at `offset`."""
-        try:
+        with self.system_call():
             os.lseek(self.descriptor, offset, os.SEEK_SET)
-        except OSError as error:
-            raise self.system_failure(error) from error
 
     def _truncate(self, size: int) -> None:
-        try:
+        with self.system_call():
             os.ftruncate(self.descriptor, size)
-        except OSError as error:
-            raise self.system_failure(error) from error
 
 
 def _wait_writable(descriptor: int, timeout: float | None) -> bool:

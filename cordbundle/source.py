@@ -112,11 +112,16 @@ class SourceFile:
 
         Raises:
             SourceChangedError: The file ends before the view is full.
+            OSError: The system cannot read it; names the file.
         """
         with self.descriptor() as descriptor:
             done = 0
             while done < view.nbytes:
-                count = _read_at(descriptor, view[done:], offset + done)
+                try:
+                    count = _read_at(descriptor, view[done:], offset + done)
+                except OSError as error:
+                    error.filename = error.filename or self.path  # a descriptor has no name
+                    raise
                 if count == 0:
                     raise self._changed("size", self.size, os.fstat(descriptor).st_size)
                 done += count

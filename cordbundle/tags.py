@@ -17,6 +17,11 @@ from cordbundle.errors import DuplicateKeyError, LayoutError
 __all__ = ["is_file_name", "tensor_data_paths"]
 
 _SUFFIX = ".ptd"
+_DEVICES = frozenset(
+    ["CON", "PRN", "AUX", "NUL"] + [f"{name}{n}" for name in ("COM", "LPT") for n in range(1, 10)]
+)
+"""Names that Windows gives to devices, whatever suffix follows them."""
+
 _UNFIT = re.compile("[/\\\\:\0\ud800-\udfff]")  # on any system
 
 
@@ -37,7 +42,8 @@ def tensor_data_paths(
 
     Raises:
         LayoutError: A tag that is empty, holds NUL, a separator of folders or half of a surrogate
-            pair, or is "." or "..".
+            pair, is "." or "..", or on Windows names a device; or a link in the folder that leads
+            out of it, as links are followed by writes.
         DuplicateKeyError: Two tags that are, or on some filesystems would be, one file.
     """
     tags: dict[str, str] = {}
@@ -51,8 +57,23 @@ def tensor_data_paths(
                 f"external tags {tags[folded]!r} and {tag!r} would be one file", actual=name
             )
         tags[folded] = tag
-        paths[os.path.join(folder, name)] = cord
+        path = os.path.join(folder, name)
+        _check_link(path, tag)
+        paths[path] = cord
     return paths
+
+
+def _check_link(path: str, tag: str) -> None:
+    """Refuse a link to another folder; links inside of one are the user's own."""
+    folder = os.path.realpath(os.path.dirname(path))
+    target = os.path.realpath(path)
+    if os.path.dirname(target) != folder:
+        raise LayoutError(
+            f"external tag {tag!r} would be written through a link that leads out of its folder",
+            source=path,
+            expected=f"a file in {folder}",
+            actual=target,
+        )
 
 
 def _file_name(tag: str) -> str:
@@ -68,4 +89,6 @@ def _file_name(tag: str) -> str:
 
 def is_file_name(name: str) -> bool:
     """Tell whether a name can be that of a file in a folder, and on every system of no other."""
+    if os.name == "nt" and name.split(".", maxsplit=1)[0].rstrip(" ").upper() in _DEVICES:
+        return False
     return name not in ("", ".", "..") and not _UNFIT.search(name)

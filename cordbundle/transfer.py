@@ -36,7 +36,7 @@ from itertools import pairwise
 from cordbundle.chunks import STEP, Chunk, Deferred, FileRange, Fill, fill_runs, produced
 from cordbundle.cord import Cord, Digest
 from cordbundle.digest import DIGEST_SIZE, Hasher
-from cordbundle.sinks import FileSink, Sink
+from cordbundle.sinks import FileSink, Sink, is_of_system
 from cordbundle.tandem import copy_in_tandem
 
 __all__ = ["Digests", "Transfer", "is_hole"]
@@ -332,6 +332,8 @@ def _seek(descriptor: int, at: int, whence: int) -> int:
     try:
         return os.lseek(descriptor, at, whence)
     except OSError as error:
+        if not is_of_system(error):
+            raise
         if error.errno == errno.ENXIO or whence == os.SEEK_HOLE:  # none up to the end of the file
             return sys.maxsize
         return at

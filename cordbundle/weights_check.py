@@ -2,7 +2,9 @@
 
 Rules of this file: what counts is what the runtime looks at (`parse_external_constants` and
 `validateTensorLayout` of ExecuTorch 1.5): the key, the scalar type, the sizes and the dim order; no
-tensor is read. Delegates look up named data by keys that the program does not tell.
+tensor is read. So a mix of old and new files is told where keys, types or shapes differ: always for
+the constants of XNNPACK, whose keys are digests of them, and never for a tensor that has kept its
+name and shape. Other delegates look up named data by keys that the program does not tell.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cordbundle import program as schema
+from cordbundle.delegate_keys import looked_up_keys
 from cordbundle.named_data import LayoutFacts, facts_text, layout_facts, layout_text
 from cordbundle.pte import PteFile
 from cordbundle.weights import Weight
@@ -51,10 +54,10 @@ class WeightsCheck:
     """What became of a comparison.
 
     Attributes:
-        keys: The external keys of the program, sorted.
+        keys: The external keys of the program and its delegates, sorted.
         findings: All that keeps the runtime from loading the program with the weights, by key.
-        unneeded: Weights that no tensor of the program names, by key.
-        backends: The backends of the program's delegates, which may look up keys of their own.
+        unneeded: Weights that nothing in the program is known to name, by key.
+        backends: Backends of delegates that may look up keys of their own.
     """
 
     keys: tuple[str, ...]
@@ -76,17 +79,19 @@ def check_weights(program: PteFile, weights: Iterable[Weight]) -> WeightsCheck:
     held: dict[str, list[Weight]] = {}
     for weight in weights:
         held.setdefault(weight.key, []).append(weight)
-    plans = program.program().execution_plan or ()
-    wanted = _external_tensors(plans)
+    metadata = program.program()
+    wanted = _external_tensors(metadata.execution_plan or ())
+    looked_up, unknown = looked_up_keys(program, metadata)
+    looked_up = {key: by for key, by in looked_up.items() if key not in program.named_data}
+    needed = wanted.keys() | looked_up.keys()
     findings = [
         finding
-        for key in sorted(held.keys() | wanted.keys())
-        for finding in _findings(key, wanted.get(key, ()), held.get(key, ()))
+        for key in sorted(held.keys() | needed)
+        for finding in _findings(key, wanted.get(key, ()), held.get(key, ()), looked_up.get(key))
     ]
-    unneeded = [held[key][0] for key in sorted(held.keys() - wanted.keys())]
-    backends = {delegate.id or "" for plan in plans for delegate in plan.delegates or ()}
+    unneeded = [held[key][0] for key in sorted(held.keys() - needed)]
     return WeightsCheck(
-        tuple(sorted(wanted)), tuple(findings), tuple(unneeded), tuple(sorted(backends))
+        tuple(sorted(needed)), tuple(findings), tuple(unneeded), tuple(sorted(unknown))
     )
 
 
@@ -108,13 +113,15 @@ def _external_tensors(plans: Iterable[schema.ExecutionPlan]) -> dict[str, tuple[
 
 
 def _findings(
-    key: str, wanted: Sequence[LayoutFacts], held: Sequence[Weight]
+    key: str, wanted: Sequence[LayoutFacts], held: Sequence[Weight], backend: str | None
 ) -> Iterator[KeyFinding]:
     if len(held) > 1:
         files = " and ".join(dict.fromkeys(weight.file for weight in held))
         yield KeyFinding(key, "ambiguous", None, "one blob", f"{len(held)}, in {files}")
     if wanted and not held:
         yield KeyFinding(key, "missing", expected=facts_text(wanted[0]))
+    elif backend is not None and not held:
+        yield KeyFinding(key, "missing", expected=f"constants of {backend}")
     for facts in wanted:
         expected = facts_text(facts)
         for weight in held:

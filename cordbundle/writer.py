@@ -2,7 +2,8 @@
 
 Rules of this file: a file at a path is replaced as a whole, never edited; nothing is committed
 before every source was found unchanged; anything that is not a path is written as a stream, after
-all digests are computed; an `OSError` of a call on a target becomes a `WriteError`. How bytes move
+all digests are computed; an `OSError` of a call on a target becomes a `WriteError`, and whatever
+the handler of a signal raises arrives as it is. How bytes move
 is the business of `transfer.py` and `sinks.py`, how a file is replaced that of `replacement.py`;
 nothing else in this package makes system calls that write.
 """
@@ -15,7 +16,7 @@ import io
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from types import MappingProxyType
@@ -24,7 +25,12 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeGuard, TypeVar
 from cordbundle.chunks import FileRange, Fill, Slice
 from cordbundle.cord import Cord, Digest
 from cordbundle.errors import WriteError
-from cordbundle.replacement import Replacement, path_to_replace, sync_descriptor, sync_folder
+from cordbundle.replacement import (
+    Replacement,
+    folder_to_sync,
+    path_to_replace,
+    sync_descriptor,
+)
 from cordbundle.sinks import (
     DescriptorSink,
     FileSink,
@@ -34,6 +40,7 @@ from cordbundle.sinks import (
     Sink,
     Writable,
     system_errors,
+    tolerated,
 )
 from cordbundle.source import SourceFile
 from cordbundle.transfer import Digests, Transfer, is_hole
@@ -98,7 +105,8 @@ def write(
             bytes it took. Text files are refused.
         durability: "none" leaves the moment to the system (after a power loss the file may be
             empty); "file" waits until the bytes are on the disk; "dir" also waits for the rename.
-            Descriptors of regular files are synced for both; other targets never.
+            Descriptors of regular files are synced for both; other targets never. On a filesystem
+            whose folders cannot be synced, "dir" is an error, with the new file in place.
         progress: Called with (bytes done, bytes in all): at the start, about every 4 MiB, at the
             end, before the commit. What it raises cancels the write and arrives at the caller.
 
@@ -180,8 +188,9 @@ class _Job:
         with self._timed(), system_errors(self.name, "bytes are lost"):
             self.file.sync(durable=durable)
 
-    def commit(self) -> None:
-        with self._timed(), system_errors(self.name, "cannot be replaced"):
+    def commit(self, placed: Sequence[str]) -> None:
+        cause = f"new already: {', '.join(placed)}" if placed else None
+        with self._timed(), system_errors(self.name, "cannot be replaced", cause):
             self.file.commit()
 
     def report(self) -> WriteReport:
@@ -238,19 +247,33 @@ def _replace(
         meter.finish()
         for job in jobs:
             job.sync(durable=durability != "none")
+        folders = _open_folders(jobs, stack) if durability == "dir" else {}
         _check_unchanged(sources)
-        _commit([job for job in jobs if not job.is_program], durability)
-        _commit([job for job in jobs if job.is_program], durability)
+        placed: list[str] = []
+        _commit([job for job in jobs if not job.is_program], placed, folders)
+        _commit([job for job in jobs if job.is_program], placed, folders)
     return [job.report() for job in jobs]
 
 
-def _commit(jobs: list[_Job], durability: Durability) -> None:
+def _open_folders(jobs: list[_Job], stack: contextlib.ExitStack) -> dict[str, int | None]:
+    """Open the folders that will be synced, while a failure still leaves the old files."""
+    folders: dict[str, int | None] = {}
     for job in jobs:
-        job.commit()
-    if durability == "dir":
-        for job in {job.folder: job for job in jobs}.values():
+        if job.folder not in folders:
+            with system_errors(job.name, "its folder cannot be opened to be synced"):
+                folders[job.folder] = stack.enter_context(folder_to_sync(job.folder))
+    return folders
+
+
+def _commit(jobs: list[_Job], placed: list[str], folders: Mapping[str, int | None]) -> None:
+    for job in jobs:
+        job.commit(placed)
+        placed.append(job.name)
+    for job in {job.folder: job for job in jobs}.values():
+        descriptor = folders.get(job.folder)
+        if descriptor is not None:
             with system_errors(job.name, "is in place, but its folder cannot be synced"):
-                sync_folder(job.folder)
+                os.fsync(descriptor)
 
 
 def _write_through(
@@ -262,7 +285,7 @@ def _write_through(
     try:
         return _write_descriptor(cord, descriptor, name, durability, progress)
     finally:
-        with contextlib.suppress(OSError):
+        with tolerated():
             os.close(descriptor)
 
 
@@ -303,8 +326,9 @@ def _write_file_object(
     try:
         return _write_descriptor(cord, target.fileno(), name, durability, progress)
     finally:
-        if target.seekable():  # CPython asks the system for the position; nothing says that all do
-            target.seek(os.lseek(target.fileno(), 0, os.SEEK_CUR))
+        with system_errors(name):
+            if target.seekable():  # CPython asks the system for the position, others may not
+                target.seek(os.lseek(target.fileno(), 0, os.SEEK_CUR))
 
 
 def _write_descriptor(
@@ -372,6 +396,7 @@ def _sources(cords: Iterable[Cord]) -> list[SourceFile]:
     waiting = list(cords)
     while waiting:
         cord = waiting.pop()
+        found.update(dict.fromkeys(cord.empty_sources))
         if id(cord) in seen or set(map(type, cord.raw_chunks)) <= {memoryview, Fill}:
             continue
         seen.add(id(cord))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["FakeObject", "broken_call", "counted_call", "litter", "short_calls"]
+__all__ = ["FakeObject", "broken_call", "counted_call", "litter", "short_calls", "short_reads"]
 
 
 class FakeObject:
@@ -96,3 +96,15 @@ def short_calls(limit: int) -> Iterator[None]:
 def litter(folder: str | os.PathLike[str]) -> list[str]:
     """Return the names of temporary files in a folder."""
     return [name for name in os.listdir(folder) if name.endswith(".cordbundle-tmp")]
+
+
+@contextlib.contextmanager
+def short_reads(limit: int) -> Iterator[None]:
+    """Let the calls that read files return at most `limit` bytes at a time, as servers may."""
+    real = os.preadv
+
+    def preadv(descriptor: int, views: list[Any], offset: int) -> int:
+        return real(descriptor, [memoryview(views[0])[:limit]], offset) if limit else 0
+
+    with _replaced("preadv", preadv):
+        yield

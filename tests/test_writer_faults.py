@@ -174,6 +174,34 @@ def test_what_a_users_write_raises_arrives_as_it_is() -> None:
         write(Cord(b"abcde"), Full())
 
 
+def test_a_file_that_asks_to_be_tried_again_is_an_error_and_not_a_loop(target: Path) -> None:
+    again = BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    def never(descriptor: int, data: object) -> int:
+        raise again
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(WriteError) as caught:
+        patch.setattr(os, "write", never)
+        write(Cord(b"new"), target)
+
+    assert caught.value.__cause__ is again
+    assert intact(target)
+
+
+def test_what_a_signal_handler_raises_is_no_error_of_the_target(target: Path) -> None:
+    late = TimeoutError("the time is up")
+
+    def interrupted(descriptor: int, data: object) -> int:
+        raise late
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(TimeoutError) as caught:
+        patch.setattr(os, "write", interrupted)
+        write(Cord(b"new"), target)
+
+    assert caught.value is late
+    assert intact(target)
+
+
 def test_a_full_device_is_an_error_with_its_number() -> None:
     with pytest.raises(WriteError) as caught:
         write(Cord(b"abc"), "/dev/full")
@@ -680,6 +708,21 @@ def test_a_link_in_place_of_a_dead_file_is_not_followed(target: Path, source: Pa
     write(Cord(b"new"), target)
 
     assert source.read_bytes() == before
+
+
+def test_a_name_that_another_writer_took_is_not_removed(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = dead(target.parent, "target")
+    monkeypatch.setattr(os, "urandom", lambda size: bytes.fromhex("0123456789abcdef"))
+    with taken.open("rb") as living:
+        fcntl.flock(living, fcntl.LOCK_EX)
+        with pytest.raises(WriteError) as caught:
+            write(Cord(b"new"), target)
+
+    assert caught.value.errno == errno.EEXIST
+    assert taken.read_bytes() == b"left behind"
+    assert target.read_bytes() == OLD
 
 
 def test_a_killed_writer_leaves_the_old_file_and_the_next_one_cleans_up(target: Path) -> None:

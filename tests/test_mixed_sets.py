@@ -1,0 +1,195 @@
+"""A set that was left half new: what of it `cordbundle ptd --check` tells, and what it cannot."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import struct
+from array import array
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import cordbundle as cb
+from cordbundle import program as schema
+from cordbundle.cli import main
+from cordbundle.flatbuffer import encode
+from cordbundle.weights import read_weights
+from cordbundle.weights_check import WeightsCheck, check_weights
+from tests.faults import broken_call
+
+
+def program(*tensors: tuple[str, int], constants: bytes | None = None) -> cb.Cord:
+    """Return a program with external tensors, by number of elements, and XNNPACK's constants."""
+    values = [
+        schema.EValue(
+            schema.Tensor(
+                scalar_type=int(cb.ScalarType.FLOAT),
+                sizes=[size],
+                dim_order=[0],
+                extra_tensor_info=schema.ExtraTensorInfo(fully_qualified_name=name, location=1),
+            )
+        )
+        for name, size in tensors
+    ]
+    place = schema.BackendDelegateDataReference(location=0, index=0)
+    delegate = schema.BackendDelegate(id="XnnpackBackend", processed=place)
+    has_delegate = constants is not None
+    return encode(
+        schema.Program(
+            execution_plan=[
+                schema.ExecutionPlan(
+                    name="forward", values=values, delegates=[delegate] if has_delegate else []
+                )
+            ],
+            backend_delegate_data=[schema.BackendDelegateInlineData(payload(constants or b""))],
+        ),
+        schema.PROGRAM_IDENTIFIER,
+    ).cord
+
+
+def key_of(constants: bytes) -> str:
+    return hashlib.sha256(constants).hexdigest()
+
+
+def payload(constants: bytes) -> bytes:
+    """Return what XNNPACK compiles, as far as it is looked at: a header, a graph with one key."""
+    graph = b"....XN01" + struct.pack("<I", 64) + key_of(constants).encode() + b"\0...."
+    return struct.pack("<4x4sHII12x", b"XH00", 30, 32, len(graph)) + b"\0\0" + graph
+
+
+def delegated(constants: bytes) -> tuple[cb.Cord, cb.Cord]:
+    """Return a program and its weights, whose key is the digest of the constants."""
+    weights = cb.serialize_ptd({key_of(constants): constants})
+    return program(constants=constants), weights
+
+
+def named(size: int, value: float) -> tuple[cb.Cord, cb.Cord]:
+    """Return a program and its weights, whose key is the tensor's name."""
+    return program(("w", size)), ptd(size, value)
+
+
+def ptd(size: int, value: float) -> cb.Cord:
+    tensor = cb.TensorView(
+        cb.ScalarType.FLOAT, [size], None, cb.Cord(array("f", [value] * size).tobytes())
+    )
+    return cb.serialize_ptd({"w": tensor})
+
+
+@pytest.fixture
+def half_new(tmp_path: Path) -> HalfNew:
+    return HalfNew(tmp_path)
+
+
+class HalfNew:
+    """Replaces a set by another, and fails between the renames."""
+
+    def __init__(self, folder: Path) -> None:
+        self.model, self.weights = folder / "m.pte", folder / "w.ptd"
+
+    def __call__(self, old: tuple[cb.Cord, cb.Cord], new: tuple[cb.Cord, cb.Cord]) -> WeightsCheck:
+        cb.write_all(dict(zip((self.model, self.weights), old, strict=True)))
+        sound = self.check()
+        assert (sound.findings, sound.unneeded) == ((), ())
+        with broken_call("replace", errno.EIO, 1), pytest.raises(cb.WriteError) as caught:
+            cb.write_all(dict(zip((self.model, self.weights), new, strict=True)))
+        assert f"new already: {self.weights}" in str(caught.value)
+        assert self.model.read_bytes() == bytes(old[0])
+        assert self.weights.read_bytes() == bytes(new[1])
+        return self.check()
+
+    def check(self) -> WeightsCheck:
+        with cb.open(self.model) as file:
+            assert isinstance(file, cb.PteFile)
+            return check_weights(file, read_weights(str(self.weights)))
+
+
+def test_new_constants_of_a_delegate_beside_an_old_program_are_told(half_new: HalfNew) -> None:
+    check = half_new(delegated(b"old constants"), delegated(b"new constants"))
+
+    assert [str(finding) for finding in check.findings] == [
+        f"key '{key_of(b'old constants')}': missing: expected constants of XnnpackBackend"
+    ]
+    assert [weight.key for weight in check.unneeded] == [key_of(b"new constants")]
+    assert check.backends == ()
+
+
+def test_a_new_shape_beside_an_old_program_is_told(half_new: HalfNew) -> None:
+    check = half_new(named(2, 1.0), named(3, 1.0))
+
+    assert [finding.what for finding in check.findings] == ["another shape"]
+
+
+def test_new_values_under_the_old_name_and_shape_are_not_told(half_new: HalfNew) -> None:
+    """As documented: nothing in ExecuTorch's files ties a name to its values."""
+    check = half_new(named(2, 1.0), named(2, 2.0))
+
+    assert check.findings == ()
+
+
+def test_the_command_says_so_by_its_exit_code(
+    half_new: HalfNew, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("typer", reason="the command line needs the extra cli")
+    half_new(delegated(b"old constants"), delegated(b"new constants"))
+
+    code = main(["ptd", "--check", str(half_new.model), str(half_new.weights)])
+
+    assert code == 1
+    assert capsys.readouterr().out.splitlines()[-1].endswith("1 external key: 1 key wrong")
+
+
+def test_constants_that_a_program_carries_itself_are_not_missed() -> None:
+    with cb.open(with_own_constants(b"constants")) as file:
+        assert isinstance(file, cb.PteFile)
+        check = check_weights(file, [])
+
+    assert (check.keys, check.findings) == ((), ())
+
+
+def with_own_constants(constants: bytes) -> cb.Cord:
+    """Return a program whose named data holds what its delegate looks up."""
+    with cb.open(program(constants=constants)) as file:
+        assert isinstance(file, cb.PteFile)
+        store = cb.NamedDataStore()
+        store.add_named_data(key_of(constants), constants)
+        return cb.serialize_pte(file.program(), named_data=store.get_named_data_store_output())
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data.replace(b"XH00", b"XH99"),
+        lambda data: data.replace(struct.pack("<II", 32, 81), struct.pack("<II", 32, 10**6)),
+        lambda data: data.replace(struct.pack("<II", 32, 81), struct.pack("<II", 2**32 - 1, 81)),
+    ],
+)
+def test_a_payload_that_is_not_known_is_said_to_be_unknown(damage: object) -> None:
+    assert callable(damage)
+    data = bytes(program(constants=b"x"))
+    damaged = damage(data)
+    assert damaged != data
+    with cb.open(damaged) as file:
+        assert isinstance(file, cb.PteFile)
+        check = check_weights(file, [])
+
+    assert (check.findings, check.backends) == ((), ("XnnpackBackend",))
+
+
+@pytest.mark.executorch
+def test_the_keys_of_an_exported_program_are_those_of_its_weights(tmp_path: Path) -> None:
+    if find_spec("executorch") is None or find_spec("torch") is None:
+        pytest.skip("ExecuTorch and PyTorch are not installed")
+    from tests.executorch_models import manager
+
+    exported = manager("delegate with external data")
+    exported.write_tensor_data_to_file(str(tmp_path))
+    weights = read_weights(str(tmp_path / "weights.ptd"))
+    with cb.open(exported.buffer) as file:
+        assert isinstance(file, cb.PteFile)
+        with_them, without = check_weights(file, weights), check_weights(file, weights[1:])
+
+    assert with_them.keys == tuple(sorted(weight.key for weight in weights))
+    assert (with_them.findings, with_them.unneeded, with_them.backends) == ((), (), ())
+    assert [finding.key for finding in without.findings] == [weights[0].key]

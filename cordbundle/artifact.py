@@ -2,39 +2,46 @@
 
 Rules of this file: of a schema it knows the class of the root table and that there is a segment
 table, whose indices are checked here; it opens nothing, and closing forgets the bytes, so that the
-descriptor goes as soon as no view or Cord taken from the file needs it.
+descriptor goes as soon as no view or Cord taken from the file needs it. What checks there are is
+said in segment_check.py and by the formats; here they are put in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import chain, islice
 from types import TracebackType
-from typing import ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 from cordbundle.cord import Cord
 from cordbundle.errors import FormatError, TruncatedError
 from cordbundle.flatbuffer import Finding, Reader, verify
-from cordbundle.headers import HEAD_SIZE, ExtendedHeader, Kind, identify, parse_header
+from cordbundle.flatbuffer.verify import MAX_FINDINGS
+from cordbundle.headers import (
+    HEAD_SIZE,
+    HEADER_OFFSET,
+    ExtendedHeader,
+    Kind,
+    identify,
+    parse_header,
+)
 from cordbundle.scalar_types import ScalarType
+from cordbundle.segment_check import HARMLESS, SegmentRange, check_header, check_segments
+
+if TYPE_CHECKING:
+    from cordbundle.sinks import Progress
 
 __all__ = ["Artifact", "SegmentRange"]
 
 Self = TypeVar("Self", bound="Artifact")
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentRange:
-    """Where a segment stands in an opened file, in bytes.
+_KEPT = frozenset({"_cord", "_head", "header", "kind", "name"})
+"""Attributes of a file that stay when it is closed."""
 
-    Attributes:
-        offset: First byte, from the start of the file.
-        size: Number of bytes.
-    """
-
-    offset: int
-    size: int
+_MAX_END = 2**63 - 1
+"""Last position that any system can address in a file."""
 
 
 class SegmentRecord(Protocol):
@@ -77,7 +84,7 @@ class Artifact:
             FormatError: Another kind of file; says what it is.
             TruncatedError: The file ends before what its header promises.
         """
-        head = bytes(cord[:HEAD_SIZE])
+        self._head = head = bytes(cord[:HEAD_SIZE])
         self.name = name
         self.kind: Kind = identify(head, name, len(cord))
         if self.kind.identifier not in self.KINDS:
@@ -100,6 +107,14 @@ class Artifact:
             ("metadata", self.header.metadata_end),
             ("segments", self.header.segment_base_offset + (self.header.segment_data_size or 0)),
         ):
+            if end > _MAX_END:
+                raise FormatError(
+                    f"{what} would end where no file can",
+                    source=self.name,
+                    offset=HEADER_OFFSET,
+                    expected=f"at most {_MAX_END}",
+                    actual=end,
+                )
             if end > len(self.cord):
                 raise TruncatedError(
                     f"file ends before its {what} do",
@@ -129,6 +144,8 @@ class Artifact:
     def close(self) -> None:
         """Forget the file; what was taken from it stays valid."""
         self._cord = None
+        for name in self.__dict__.keys() - _KEPT:  # what was read on demand holds the file too
+            self.__dict__.pop(name, None)
 
     def __enter__(self: Self) -> Self:
         return self
@@ -222,14 +239,57 @@ class Artifact:
             )
         return found
 
-    def verify(self) -> list[Finding]:
+    def verify(self, progress: Progress | None = None) -> list[Finding]:
         """Check everything that the format promises and return all that is wrong, by offset.
 
-        Segments are looked at only where the flatbuffer is sound, since their offsets stand in it.
+        The header is checked against the size of the file in any case; segments, and what refers to
+        them, only where the flatbuffer is sound, since they are found through it. At most
+        `MAX_FINDINGS` of each of these are returned.
+
+        Args:
+            progress: Called with (bytes read, bytes to read); where no payload is read, once, when
+                all is done.
+
+        Raises:
+            SourceChangedError: The file shrinks while it is read.
         """
-        return verify(self.reader(), self.ROOT) or _segment_findings(
-            self.segment_ranges, self.metadata_end, len(self.cord)
+        header = check_header(self.header, self.kind.header, self._head, len(self.cord))
+        damage = self._flatbuffer_findings()
+        further = () if damage else self._told(chain(self._segments(), self._contents()))
+        findings = [*header, *damage, *islice(further, MAX_FINDINGS)]
+        if progress is not None:
+            progress(self.metadata_end, self.metadata_end)
+        return sorted(findings, key=lambda finding: finding.offset)
+
+    def _flatbuffer_findings(self) -> list[Finding]:
+        return verify(self.reader(), self.ROOT)
+
+    def _segments(self) -> Iterator[Finding]:
+        yield from check_segments(
+            self.segment_ranges, self.header, self.kind.header, self._head, len(self.cord)
         )
+
+    def _contents(self) -> Iterator[Finding]:
+        """Yield what is wrong with what the metadata says, once its flatbuffer is sound."""
+        yield from ()
+
+    def _told(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+        """Yield findings, and last the error that ends them, as when a table is used too often."""
+        try:
+            yield from findings
+        except FormatError as error:
+            yield Finding(error.offset or 0, error.what, str(error.expected), str(error.actual))
+
+    def check_structure(self) -> None:
+        """Raise for the first thing that is wrong with the flatbuffer or the segments' places.
+
+        What is sound so far can be taken apart and put together again, whatever it says.
+
+        Raises:
+            FormatError: Names offset, found and expected.
+        """
+        findings = chain(self._flatbuffer_findings(), self._segments())
+        self._raise(one for one in findings if one.what not in HARMLESS)
 
     def check(self) -> None:
         """Do `verify` and raise for the first finding.
@@ -237,7 +297,10 @@ class Artifact:
         Raises:
             FormatError: Something is wrong; names offset, found and expected.
         """
-        for finding in self.verify():
+        self._raise(self.verify())
+
+    def _raise(self, findings: Iterable[Finding]) -> None:
+        for finding in findings:
             raise FormatError(
                 finding.what,
                 source=self.name,
@@ -261,47 +324,3 @@ class Artifact:
                 actual=f"an end at {offset + size}",
             )
         return self.cord[offset : offset + size]
-
-
-def _segment_findings(
-    segments: Sequence[SegmentRange], metadata_end: int, size: int
-) -> list[Finding]:
-    """Check where the segments of a file stand.
-
-    Args:
-        segments: The segments in the order of the table, absolute offsets.
-        metadata_end: First byte after the metadata.
-        size: Size of the file in bytes.
-
-    Returns:
-        A finding for each segment that is outside the file, in the metadata, out of order or
-        overlapping.
-    """
-    findings = []
-    previous = metadata_end
-    for number, segment in enumerate(segments):
-        if not segment.size:
-            continue  # an empty one stands nowhere; exporters write some at offset 0
-        what = f"segment {number}"
-        end = segment.offset + segment.size
-        if end > size:
-            findings.append(
-                Finding(
-                    segment.offset,
-                    f"{what} ends after the file",
-                    f"an end at or before {size}",
-                    f"an end at {end}",
-                )
-            )
-        if segment.offset < previous:
-            place = "the metadata" if number == 0 else f"segment {number - 1} or the metadata"
-            findings.append(
-                Finding(
-                    segment.offset,
-                    f"{what} begins inside {place}",
-                    f"a begin at or after {previous}",
-                    str(segment.offset),
-                )
-            )
-        previous = max(previous, end)
-    return findings

@@ -8,22 +8,25 @@ ours have a header and a segment table besides (`docs/format.md`). Where things 
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING
 
 from cordbundle import bpte_schema as schema
-from cordbundle.bpte_tables import BundleTables
+from cordbundle.bpte_tables import SHOWN, BundleTables
 from cordbundle.bundle_check import check_bundle
 from cordbundle.cord import Cord
 from cordbundle.errors import FormatError
 from cordbundle.flatbuffer import Finding
+from cordbundle.flatbuffer.verify import MAX_FINDINGS
+from cordbundle.segment_check import TRAILING
 from cordbundle.suites import MethodTestCase, MethodTestSuite
-from cordbundle.tensors import ScalarType, TensorView
+from cordbundle.tensor_view import TensorShape, TensorView
+
+if TYPE_CHECKING:
+    from cordbundle.sinks import Progress
 
 __all__ = ["BundleFile"]
-
-
-_SHOWN = 80  # characters of a name that messages show
 
 
 class BundleFile(BundleTables):
@@ -40,7 +43,7 @@ class BundleFile(BundleTables):
 
     def _suite(self, suite: schema.BundledMethodTestSuite) -> MethodTestSuite:
         name = suite.method_name or ""
-        where = f"method {name[:_SHOWN]!r}"
+        where = f"method {name[:SHOWN]!r}"
         cases = enumerate(suite.test_cases or ())
         return MethodTestSuite(
             name, [self._case(case, f"{where}, case {number}") for number, case in cases]
@@ -88,21 +91,24 @@ class BundleFile(BundleTables):
             data = self.segment(tensor.data_segment - 1, where)
         order = None if tensor.dim_order is None else tuple(tensor.dim_order)
         sizes = tuple(tensor.sizes or ())
-        return TensorView(scalar_type, sizes, order, _fitted(data, scalar_type, sizes))
+        needed = TensorShape.of(scalar_type, sizes, order).nbytes
+        cord = data if isinstance(data, Cord) else Cord()
+        return TensorView(scalar_type, sizes, order, cord[:needed])  # writers may store more
 
-    def verify(self) -> list[Finding]:
+    def verify(self, progress: Progress | None = None) -> list[Finding]:
         """Check everything that the format promises and return all that is wrong, by offset.
 
-        Recomputes every digest, so it reads the whole file, through 1 MiB of memory. The program
-        inside is checked as `PteFile.verify` does.
+        Recomputes every digest, so it reads the whole file, once, through 1 MiB of memory. The
+        program inside is checked as `PteFile.verify` does.
+
+        Args:
+            progress: Called with (bytes read, bytes to read), about every 4 MiB; what it raises
+                ends the check and arrives at the caller.
+
+        Raises:
+            SourceChangedError: The file shrinks while it is read.
         """
         findings = super().verify()
-        if findings:
-            return findings  # offsets cannot be trusted any further
-        return sorted(check_bundle(self), key=lambda finding: finding.offset)
-
-
-def _fitted(data: object, scalar_type: ScalarType, sizes: tuple[int, ...]) -> Cord:
-    """Return the bytes that a tensor needs; writers may store more, as the runtime allows."""
-    cord = data if isinstance(data, Cord) else Cord()
-    return cord[: math.prod(sizes) * scalar_type.itemsize]
+        if all(finding.what == TRAILING for finding in findings):
+            findings += islice(self._told(check_bundle(self, progress)), MAX_FINDINGS)
+        return sorted(findings, key=lambda finding: finding.offset)

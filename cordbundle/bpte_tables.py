@@ -17,7 +17,10 @@ from cordbundle.cord import Cord
 from cordbundle.flatbuffer import Reader, byte_range
 from cordbundle.layout import LENGTH_PREFIX_SIZE, Layout, Placement, Segment
 
-__all__ = ["BundleTables", "Form"]
+__all__ = ["SHOWN", "BundleTables", "Form"]
+
+SHOWN = 80
+"""Characters of a method's name that messages and names show; a file may repeat it many times."""
 
 Form: TypeAlias = Literal["bp08", "segmented", "detached"]
 """How a bundle holds its program; see `cordbundle.bundle`."""
@@ -79,7 +82,9 @@ class BundleTables(Artifact):
     def program_offset(self) -> int:
         """Where the program stands in the file, in bytes; 0 in a detached bundle."""
         if self.root.program_segment:
-            return self.segment_ranges[self.root.program_segment - 1].offset
+            index = self.root.program_segment - 1
+            self.segment(index, "the program")  # raises if there is none
+            return self.segment_ranges[index].offset
         place = byte_range(self.root, "program")
         return place.offset if place is not None and place.size else 0
 
@@ -97,11 +102,13 @@ class BundleTables(Artifact):
     @property
     def layout(self) -> Layout:
         """Where everything stands; empty in foreign bundles. O(tensors); no payload is read."""
-        uses = self._uses()
+        uses = self.uses()
+        vectors = self._vectors()
         placements, segments = [], []
         end = self.metadata_end
         for number, place in enumerate(self.segment_ranges):
-            name, is_vector = uses.get(number, (f"segment {number}", False))
+            name = uses.get(number, [f"segment {number}"])[0]
+            is_vector = number in vectors
             start = place.offset - (LENGTH_PREFIX_SIZE if is_vector else 0)
             data = self.segment(number, name)
             placements.append(Placement(name, place.offset, place.size, 1, start - end, is_vector))
@@ -110,32 +117,43 @@ class BundleTables(Artifact):
         base = self.header.segment_base_offset if self.header else 0
         return Layout(self.metadata_end, base, tuple(placements), tuple(segments))
 
-    def _uses(self) -> dict[int, tuple[str, bool]]:
-        """Return what each segment is for, and whether a flatbuffer field points to it."""
-        by_offset = self.form != "segmented"
-        uses = {
-            entry.segment_index: (f"named data {entry.key!r}", False)
-            for entry in self._walk_root().named_data or ()
-        }
-        uses.update(
-            (tensor.data_segment - 1, (name, by_offset))
-            for tensor, name in self.tensors()
-            if tensor.data_segment
-        )
+    def uses(self) -> dict[int, list[str]]:
+        """Return what each segment is for, by index; equal blobs share one. O(tensors)."""
+        uses: dict[int, list[str]] = {}
         if self.root.program_segment:
-            uses[self.root.program_segment - 1] = ("program", by_offset)
+            uses[self.root.program_segment - 1] = ["program"]
+        for tensor, name in self.tensors():
+            if tensor.data_segment:
+                uses.setdefault(tensor.data_segment - 1, []).append(name)
+        for entry in self._walk_root().named_data or ():
+            key = (entry.key or "")[:SHOWN]
+            uses.setdefault(entry.segment_index, []).append(f"named data {key!r}")
         return uses
+
+    def _vectors(self) -> set[int]:
+        """Return the segments that a flatbuffer field points to, before which a length stands."""
+        if self.form == "segmented":
+            return set()
+        vectors = {tensor.data_segment - 1 for tensor, _ in self.tensors() if tensor.data_segment}
+        if self.root.program_segment:
+            vectors.add(self.root.program_segment - 1)
+        return vectors
 
     def tensors(self) -> Iterator[tuple[schema.Tensor, str]]:
         """Yield the records of all tensors with a name that says where they belong."""
+        for value, name in self.values():
+            tensor = value.val
+            if isinstance(tensor, schema.Tensor):
+                yield tensor, name
+
+    def values(self) -> Iterator[tuple[schema.Value, str]]:
+        """Yield the records of all inputs and expected outputs, named in the same way."""
         for suite in self._walk_root().method_test_suites or ():
-            name = suite.method_name
+            name = (suite.method_name or "")[:SHOWN]
             for number, case in enumerate(suite.test_cases or ()):
                 for word, values in (
                     ("input", case.inputs),
                     ("expected output", case.expected_outputs),
                 ):
                     for place, value in enumerate(values or ()):
-                        tensor = value.val
-                        if isinstance(tensor, schema.Tensor):
-                            yield tensor, f"{name}/{number}/{word} {place}"
+                        yield value, f"{name}/{number}/{word} {place}"

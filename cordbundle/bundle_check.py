@@ -1,36 +1,42 @@
 """What `verify` checks of a bundle beyond its flatbuffer: digests, segments, padding, the program.
 
 Rules of this file: every check yields findings and goes on; it runs after the structure was found
-sound, so that offsets may be followed; payload is read once, by descriptor, in bounded memory.
+sound, so that offsets may be followed; digests and padding are checked in one pass, which reads
+each byte once, by descriptor, in bounded memory.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from cordbundle import bpte_schema as schema
 from cordbundle.bpte_tables import BundleTables
-from cordbundle.cord import Cord
 from cordbundle.digest import DIGEST_SIZE
 from cordbundle.errors import FormatError
 from cordbundle.flatbuffer import Finding, byte_range, position_of
-from cordbundle.headers import BUNDLE_HEADER
-from cordbundle.layout import LENGTH_PREFIX_SIZE
+from cordbundle.headers import BUNDLE_HEADER, HEADER_OFFSET
+from cordbundle.layout import LENGTH_PREFIX_SIZE, MAX_ALIGNMENT, Placement
 from cordbundle.pte import PteFile
-from cordbundle.tensors import ScalarType
+from cordbundle.record_check import Shapes
+from cordbundle.scan import DigestOf, Range, Zeros, scan
+
+if TYPE_CHECKING:
+    from cordbundle.sinks import Progress
 
 __all__ = ["check_bundle"]
 
 _NO_DIGEST = bytes(DIGEST_SIZE)
+_MAX_USES = 4  # of a segment that a finding names
 
 
-def check_bundle(file: BundleTables) -> Iterator[Finding]:
+def check_bundle(file: BundleTables, progress: Progress | None) -> Iterator[Finding]:
     """Yield what is wrong with a bundle whose flatbuffer and segment table are sound."""
     yield from _check_indices(file)
-    yield from _check_tensors(file)
-    yield from _check_metadata_digest(file)
-    yield from _check_segment_digests(file)
-    yield from _check_gaps(file)
+    yield from _check_values(file)
+    yield from _check_header(file)
+    yield from _Contents(file).check(progress)
     yield from _check_program(file)
 
 
@@ -59,15 +65,16 @@ def _check_indices(file: BundleTables) -> Iterator[Finding]:
         keys.add(entry.key)
 
 
-def _check_tensors(file: BundleTables) -> Iterator[Finding]:
-    """Check each tensor's sizes against its bytes, and its two ways to them against each other."""
-    ranges = file.segment_ranges
-    for tensor, name in file.tensors():
-        at = position_of(tensor)
-        scalar_type = ScalarType.get(tensor.scalar_type)
-        if scalar_type is None:
-            yield Finding(at, f"{name}: scalar type", "a known one", str(tensor.scalar_type))
+def _check_values(file: BundleTables) -> Iterator[Finding]:
+    """Check that values are there, tensors' sizes against bytes, and both ways to these."""
+    ranges, shapes = file.segment_ranges, Shapes()
+    for value, name in file.values():
+        tensor = value.val
+        if tensor is None:
+            yield Finding(position_of(value), f"{name}: value", "a tensor or a scalar", "none")
+        if not isinstance(tensor, schema.Tensor):
             continue
+        at = position_of(tensor)
         if tensor.data_segment > len(ranges):
             yield Finding(
                 at,
@@ -86,76 +93,124 @@ def _check_tensors(file: BundleTables) -> Iterator[Finding]:
                 yield Finding(at, f"{name}: data field", f"segment at {place.offset}", found)
         sizes = tuple(tensor.sizes or ())
         order = range(len(sizes)) if tensor.dim_order is None else tensor.dim_order
-        if min(sizes, default=0) < 0 or sorted(order) != list(range(len(sizes))):
-            yield Finding(
-                at,
-                f"{name}: shape",
-                "sizes from 0 and a dim order of the same rank",
-                f"sizes {list(sizes)[:16]}, dim order {list(order)[:16]}",
-            )
-        elif size < math.prod(sizes) * scalar_type.itemsize:
-            needed = math.prod(sizes) * scalar_type.itemsize
-            yield Finding(at, f"{name}: bytes", f"at least {needed}", str(size))
+        nbytes, problem = shapes[tensor.scalar_type, sizes, tuple(order)]
+        if problem is not None:
+            yield Finding(at, f"{name}: {problem.what}", problem.expected, problem.actual)
+        elif nbytes is not None and size < nbytes:
+            yield Finding(at, f"{name}: bytes", f"at least {nbytes}", str(size))
 
 
-def _check_metadata_digest(file: BundleTables) -> Iterator[Finding]:
-    """Recompute the digest of all bytes before the segment base, itself taken as zero."""
-    header = file.header
-    if header is None:
-        if file.form == "segmented":
-            yield Finding(8, "extended header", "b'bh00'", repr(bytes(file.cord[8:12])))
-        return
-    if header.digest == _NO_DIGEST:
-        return
-    at = BUNDLE_HEADER.offset_of("digest")
-    end = header.segment_base_offset or header.metadata_end
-    covered = file.cord[:at] + _NO_DIGEST + file.cord[at + DIGEST_SIZE : end]
-    actual = covered.xxh3_128()
-    if actual != header.digest:
-        yield Finding(
-            at, f"xxh3-128 of the metadata, bytes 0 to {end}", header.digest.hex(), actual.hex()
-        )
+def _check_header(file: BundleTables) -> Iterator[Finding]:
+    """Check that a bundle with a segment table has a header, without which no digest is found."""
+    if file.header is None and (file.form == "segmented" or file.root.segments is not None):
+        found = bytes(file.cord[HEADER_OFFSET : HEADER_OFFSET + 4])
+        yield Finding(HEADER_OFFSET, "extended header", repr(BUNDLE_HEADER.magic), repr(found))
 
 
-def _check_segment_digests(file: BundleTables) -> Iterator[Finding]:
-    names = [segment.name for segment in file.layout.segments]
-    for number, (segment, place) in enumerate(
-        zip(file.root.segments or (), file.segment_ranges, strict=True)
-    ):
-        if segment.xxh3_128 is None:
-            continue
-        stored = bytes(segment.xxh3_128)
-        actual = file.cord[place.offset : place.offset + place.size].xxh3_128()
-        if actual != stored:
-            what = f"xxh3-128 of segment {number} ({names[number]}), {place.size} bytes"
-            yield Finding(place.offset, what, stored.hex(), actual.hex())
+@dataclass(frozen=True, slots=True)
+class _Digested:
+    """A stored digest.
+
+    Attributes:
+        at: Where the damage is, if there is any.
+        what: What the digest covers.
+        stored: Its value in the file.
+        look: Its value as the bytes are.
+    """
+
+    at: int
+    what: str
+    stored: bytes
+    look: DigestOf
 
 
-def _check_gaps(file: BundleTables) -> Iterator[Finding]:
-    """Check that padding is zero, lengths are right and nothing follows the last segment."""
-    layout = file.layout
-    for place in layout.placements:
-        prefix = LENGTH_PREFIX_SIZE if place.length_prefix else 0
-        start = place.offset - prefix - place.padding
-        yield from _check_zeros(file.cord, start, place.offset - prefix)
-        stored = int.from_bytes(bytes(file.cord[place.offset - prefix : place.offset]), "little")
-        if prefix and stored != place.size:
-            yield Finding(
-                place.offset - prefix, f"length before {place.name}", str(place.size), str(stored)
-            )
-    if file.header is not None and len(file.cord) != layout.end:
-        yield Finding(layout.end, "bytes after the last segment", "none", str(len(file.cord)))
+class _Contents:
+    """Everything that is checked by reading: what is read, and by which look.
 
+    The header's digest covers all bytes before the segment base, the table's digests cover the
+    segments, and what is left is padding and lengths, whose bytes are known.
+    """
 
-def _check_zeros(cord: Cord, start: int, stop: int) -> Iterator[Finding]:
-    at = start
-    for run in cord[start:stop].stream():
-        data = bytes(run)
-        rest = data.lstrip(b"\0")
-        if rest:
-            yield Finding(at + len(data) - len(rest), "padding", "0", str(rest[0]))
+    def __init__(self, file: BundleTables) -> None:
+        self._file = file
+        self._layout = file.layout
+        self._ranges: list[Range] = []
+        self._digested: list[_Digested] = []
+        self._paddings: list[tuple[int, Zeros]] = []
+
+    def check(self, progress: Progress | None) -> Iterator[Finding]:
+        """Read and yield findings, at the end also those that need no reading."""
+        self._plan_metadata()
+        yield from self._plan_segments()
+        scan(self._file.cord, self._ranges, progress)
+        for one in self._digested:
+            if one.look.value != one.stored:
+                yield Finding(
+                    one.at, f"xxh3-128 of {one.what}", one.stored.hex(), one.look.value.hex()
+                )
+        for start, zeros in self._paddings:
+            if zeros.found is not None:
+                yield Finding(start + zeros.found[0], "padding", "0", str(zeros.found[1]))
+
+    def _plan_metadata(self) -> None:
+        """Look at all bytes before the segment base; the digest itself counts as zero."""
+        header = self._file.header
+        if header is None or header.digest == _NO_DIGEST:
             return
-        at += len(data)
+        end = header.segment_base_offset or header.metadata_end
+        at, look = BUNDLE_HEADER.offset_of("digest"), DigestOf()
+        self._ranges += [
+            Range(0, at, look),
+            Range(at, at + DIGEST_SIZE, look, as_zeros=True),
+            Range(at + DIGEST_SIZE, end, look),
+        ]
+        what = f"header and metadata, bytes 0 to {end}"
+        self._digested.append(_Digested(at, what, header.digest, look))
+
+    def _plan_segments(self) -> Iterator[Finding]:
+        uses = self._file.uses()
+        for number, (place, stored) in enumerate(
+            zip(self._layout.placements, self._file.digests, strict=True)
+        ):
+            if not place.size:
+                continue  # an empty one stands nowhere
+            yield from self._plan_gap(place)
+            yield from self._check_length(place)
+            if stored is not None:
+                look = DigestOf()
+                self._ranges.append(Range(place.offset, place.end, look))
+                what = _name(number, uses.get(number, []), place)
+                self._digested.append(_Digested(place.offset, what, stored, look))
+
+    def _plan_gap(self, place: Placement) -> Iterator[Finding]:
+        """Look at the padding before a segment, where the header's digest does not cover it."""
+        stop = place.offset - (LENGTH_PREFIX_SIZE if place.length_prefix else 0)
+        start = stop - place.padding
+        if place.padding > MAX_ALIGNMENT + LENGTH_PREFIX_SIZE:  # read nothing for terabytes
+            yield Finding(
+                start, f"padding before {place.name}", f"at most {MAX_ALIGNMENT}", str(stop - start)
+            )
+            return
+        start = max(start, self._ranges[-1].stop if self._ranges else 0)
+        if start < stop:
+            zeros = Zeros()
+            self._ranges.append(Range(start, stop, zeros))
+            self._paddings.append((start, zeros))
+
+    def _check_length(self, place: Placement) -> Iterator[Finding]:
+        if not place.length_prefix:
+            return
+        at = place.offset - LENGTH_PREFIX_SIZE
+        stored = int.from_bytes(bytes(self._file.cord[at : place.offset]), "little")
+        if stored != place.size:
+            yield Finding(at, f"length before {place.name}", str(place.size), str(stored))
+
+
+def _name(number: int, uses: list[str], place: Placement) -> str:
+    """Return a segment's number, what it is for, and where it is."""
+    more = f" and {len(uses) - _MAX_USES} more" if len(uses) > _MAX_USES else ""
+    words = f" ({', '.join(uses[:_MAX_USES])}{more})" if uses else ""
+    return f"segment {number}{words}, bytes {place.offset} to {place.end}"
 
 
 def _check_program(file: BundleTables) -> Iterator[Finding]:

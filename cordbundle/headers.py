@@ -97,12 +97,7 @@ class HeaderFormat:
 
     def pack(self, header: ExtendedHeader, slot: int) -> bytes:
         """Return the header's bytes, zeros behind up to `slot` bytes in all."""
-        values = (
-            struct.pack("<" + code, getattr(header, name) or 0)
-            if code != _DIGEST
-            else getattr(header, name)
-            for name, code in self.fields
-        )
+        values = (struct.pack("<" + code, getattr(header, name) or 0) for name, code in self.fields)
         return (_PREAMBLE.pack(self.magic, self.length) + b"".join(values)).ljust(slot, b"\0")
 
 
@@ -185,7 +180,7 @@ def insert_header(flatbuffer_head: bytes, header: bytes) -> bytes:
             what follows.
     """
     root = int.from_bytes(flatbuffer_head[:4], "little") + len(header)
-    return root.to_bytes(4, "little") + flatbuffer_head[4:8] + header
+    return root.to_bytes(4, "little") + flatbuffer_head[4:] + header
 
 
 def flatbuffer_with_header(flatbuffer: Cord, header: bytes) -> Cord:

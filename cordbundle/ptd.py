@@ -14,7 +14,10 @@ from cordbundle import ptd_schema as schema
 from cordbundle.artifact import Artifact
 from cordbundle.cord import Cord
 from cordbundle.errors import FormatError, UnsupportedVersionError
-from cordbundle.flatbuffer import ROWS, Factory, decode
+from cordbundle.flatbuffer import ROWS, Factory, Finding, decode, position_of, verify
+from cordbundle.flatbuffer.patch import has_unknown_fields
+from cordbundle.ptd_old_schema import OldFlatTensor
+from cordbundle.record_check import Shapes, check_keys, shown
 from cordbundle.scalar_types import ScalarType
 from cordbundle.tensor_view import TensorShape, TensorView
 
@@ -23,6 +26,12 @@ __all__ = ["PtdFile"]
 MAX_VERSION = 0
 """Newest schema version that is read; the runtime's `kMaxSupportedSchemaVersion`."""
 
+
+_OLD_SCHEMA = "weights are of an older schema"
+_OLD_FACTS = {
+    "expected": "the schema of ExecuTorch 0.7 or later",
+    "actual": "that of before, which has the same identifier; export the weights again",
+}
 
 _ROWS: dict[type, Factory] = dict.fromkeys(
     (schema.DataSegment, schema.NamedData, schema.TensorLayout), ROWS
@@ -74,7 +83,7 @@ class PtdFile(Artifact):
                 offset=8,
                 expected="b'FH01'",
                 actual=repr(bytes(cord[8:12])),
-                cause="it may be of a schema from before ExecuTorch 0.6; export it again",
+                cause="it may be of a schema from before ExecuTorch 0.7; export it again",
             )
         if self.root.version > max_version:
             raise UnsupportedVersionError(
@@ -94,8 +103,60 @@ class PtdFile(Artifact):
         return self.reader().root(schema.FlatTensor)
 
     @cached_property
+    def has_old_schema(self) -> bool:
+        """Whether the metadata is of the schema of before ExecuTorch 0.7, which is not read here.
+
+        It has the same identifier and version, so that a file has it that is sound in it and not in
+        today's.
+        """
+        if not has_unknown_fields(self.root) or not verify(self.reader(), self.ROOT):
+            return False
+        return not verify(self.reader(), OldFlatTensor)
+
+    @cached_property
+    def _known(self) -> schema.FlatTensor:
+        """The root table, of today's schema."""
+        if self.has_old_schema:
+            raise UnsupportedVersionError(
+                _OLD_SCHEMA, source=self.name, offset=position_of(self.root), **_OLD_FACTS
+            )
+        return self.root
+
+    def _flatbuffer_findings(self) -> list[Finding]:
+        if self.has_old_schema:
+            return [Finding(position_of(self.root), _OLD_SCHEMA, *_OLD_FACTS.values())]
+        return super()._flatbuffer_findings()
+
+    def _contents(self) -> Iterator[Finding]:
+        root, entries, count = self._known, self.records(), len(self.segment_ranges)
+        for name in ("segments", "named_data"):
+            if getattr(root, name) is None:
+                yield Finding(position_of(root), f"FlatTensor.{name} missing", "a vector", "none")
+        views = root.named_data or ()
+        keys = [(entry.key, entry.segment_index) for entry in entries]
+        yield from check_keys(keys, count, lambda number: position_of(views[number]))
+        shapes = Shapes()
+        for number, entry in enumerate(entries):
+            layout = entry.tensor_layout
+            if layout is None:
+                continue
+            sizes, order = layout.sizes, layout.dim_order
+            nbytes, problem = shapes[
+                layout.scalar_type,
+                None if sizes is None else tuple(sizes),
+                None if order is None else tuple(order),
+            ]
+            at, what = position_of(views[number].tensor_layout), f"key {shown(entry.key)}"
+            if problem is not None:
+                yield Finding(at, f"{what}: {problem.what}", problem.expected, problem.actual)
+            elif entry.segment_index < count:
+                size = self.segment_ranges[entry.segment_index].size
+                if size != nbytes:
+                    yield Finding(at, f"{what}: bytes of its segment", str(nbytes), str(size))
+
+    @cached_property
     def _decoded(self) -> schema.FlatTensor:
-        return decode(self.root)
+        return decode(self._known)
 
     def _segment_table(self) -> Iterable[schema.DataSegment]:
         return self._decoded.segments or ()
@@ -106,7 +167,10 @@ class PtdFile(Artifact):
 
     @cached_property
     def _entries(self) -> Mapping[str, schema.NamedData]:
-        return {entry.key or "": entry for entry in self.records()}
+        entries: dict[str, schema.NamedData] = {}
+        for entry in self.records():
+            entries.setdefault(entry.key or "", entry)  # the runtime takes the first
+        return entries
 
     def blobs(self) -> dict[str, TensorView | Cord]:
         """Return all blobs by key, in file order; what `self[key]` gives for each, but faster.
@@ -119,26 +183,27 @@ class PtdFile(Artifact):
 
     def _sound_blobs(self) -> dict[str, TensorView | Cord] | None:
         """Return all blobs, or None if there is anything wrong with one of them."""
-        root = decode(self.root, factories=_ROWS, scalars=tuple)
+        root = decode(self._known, factories=_ROWS, scalars=tuple)
         segments = cast("Sequence[tuple[int, int]]", root.segments or ())
         rows = cast("Sequence[tuple[str | None, int, _Layout | None]]", root.named_data or ())
         base = self.header.segment_base_offset if self.header else 0
         whole, count, shapes = self.cord, len(segments), _Shapes()
-        if base + max(map(sum, segments), default=0) > len(whole):
-            return None
+        room = len(whole) - base
         blobs: dict[str, TensorView | Cord] = {}
         for key, index, layout in rows:
             if index >= count:
                 return None
             offset, size = segments[index]
+            if offset + size > room:
+                return None
             offset += base
             if layout is None:
-                blobs[key or ""] = whole[offset : offset + size]
+                blobs.setdefault(key or "", whole[offset : offset + size])
                 continue
             shape = shapes[layout]
             if shape is None or shape.nbytes != size:
                 return None
-            blobs[key or ""] = TensorView.within(shape, whole, offset)
+            blobs.setdefault(key or "", TensorView.within(shape, whole, offset))
         return blobs
 
     def keys(self) -> KeysView[str]:

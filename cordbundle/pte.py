@@ -7,7 +7,7 @@ followed; it opens no file. The format is ExecuTorch's `schema/program.fbs` (ide
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
@@ -16,7 +16,9 @@ from cordbundle import program as schema
 from cordbundle.artifact import Artifact
 from cordbundle.cord import Cord
 from cordbundle.errors import FormatError
-from cordbundle.flatbuffer import decode
+from cordbundle.flatbuffer import Finding, decode
+from cordbundle.program_check import check_program
+from cordbundle.record_check import shape_problem
 from cordbundle.tensors import ScalarType
 
 __all__ = ["Delegate", "Dynamism", "Method", "PteFile", "TensorSpec", "ValueSpec"]
@@ -128,6 +130,9 @@ class PteFile(Artifact):
     def _segment_table(self) -> Iterable[schema.DataSegment]:
         return self._walk_root().segments or ()
 
+    def _contents(self) -> Iterator[Finding]:
+        return check_program(self.root, [place.size for place in self.segment_ranges])
+
     @cached_property
     def methods(self) -> Mapping[str, Method]:
         """The methods by name, in file order. O(methods + their inputs, outputs, operators).
@@ -186,6 +191,14 @@ class PteFile(Artifact):
                 )
             sizes = tuple(value.sizes or ())
             order = tuple(range(len(sizes)) if value.dim_order is None else value.dim_order)
+            problem = shape_problem(scalar_type, sizes, order)
+            if problem is not None:
+                raise FormatError(
+                    f"a tensor of the {what}: {problem.what}",
+                    source=self.name,
+                    expected=problem.expected,
+                    actual=problem.actual,
+                )
             return TensorSpec(scalar_type, sizes, order, dynamism)
         for kind, (word, field) in _SCALARS.items():
             if isinstance(value, kind):
@@ -230,12 +243,12 @@ class PteFile(Artifact):
             FormatError: A key without a segment.
             TruncatedError: A segment that passes the end of the file.
         """
-        return {
-            key: self.segment(index, f"key {key!r}")
-            for key, index in [
-                (one.key or "", one.segment_index) for one in self._walk_root().named_data or ()
-            ]
-        }
+        found: dict[str, Cord] = {}
+        for entry in self._walk_root().named_data or ():
+            key, index = entry.key or "", entry.segment_index
+            if key not in found:  # the runtime takes the first
+                found[key] = self.segment(index, f"key {key!r}")
+        return found
 
     def program(self) -> schema.Program:
         """Decode the whole metadata. O(size of the metadata).

@@ -63,6 +63,10 @@ def program(
             values=values,
             inputs=list(range(len(inputs))),
             outputs=list(range(len(inputs), len(values))),
+            chains=[schema.Chain(inputs=[], outputs=[], instructions=[])],
+            operators=[],
+            delegates=[],
+            non_const_buffer_sizes=[0],
         )
         for name in names
     ]

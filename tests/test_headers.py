@@ -154,6 +154,35 @@ def test_a_length_below_the_minimum_is_refused(case: Case, minimum: int) -> None
         assert (caught.value.actual, caught.value.expected) == (length, f"at least {minimum}")
 
 
+def test_a_header_that_is_too_small_is_refused_in_these_words() -> None:
+    with pytest.raises(FormatError) as caught:
+        parse_header(BEGIN + b"eh00\x08\0\0\0" + bytes(56), PROGRAM_HEADER, "model.pte")
+
+    assert str(caught.value) == (
+        "model.pte: length of the extended header eh00 is too small at offset 12:"
+        " found 8, expected at least 24"
+    )
+
+
+@pytest.mark.parametrize(
+    ("head", "needed"),
+    [
+        (BEGIN + b"eh00\x20\0\0", 32),  # its length is not there: the shortest that can be
+        (BEGIN + b"eh00\x20\0\0\0", 40),
+        (BEGIN + b"eh00\x18\0\0\0" + bytes(15), 32),
+        (BEGIN + b"eh00\xff\0\0\0" + bytes(23), 40),  # of a longer one, what is known
+    ],
+)
+def test_a_header_that_is_cut_is_refused_in_these_words(head: bytes, needed: int) -> None:
+    with pytest.raises(TruncatedError) as caught:
+        parse_header(head, PROGRAM_HEADER, "model.pte")
+
+    assert str(caught.value) == (
+        f"model.pte: file ends inside the extended header at offset {len(head)}:"
+        f" found {len(head)} bytes, expected at least {needed} bytes"
+    )
+
+
 @pytest.mark.parametrize("length", [24, 25, 31, 32, 33, 64, 0xFFFFFFFF])
 def test_a_program_has_a_segment_data_size_only_where_its_length_covers_it(length: int) -> None:
     head = BEGIN + b"eh00" + length.to_bytes(4, "little") + PROGRAM[2][8:] + REST
@@ -287,6 +316,62 @@ def test_another_version_of_a_known_kind_is_unsupported(
 
     assert (caught.value.offset, caught.value.expected) == (4, known)
     assert caught.value.actual == repr(identifier)
+
+
+@pytest.mark.parametrize(
+    ("head", "text"),
+    [
+        (
+            b"",
+            "m.pte: too short for any ExecuTorch file at offset 0: found an empty file, expected at"
+            " least 8 bytes; the download or the copy may have failed",
+        ),
+        (
+            b"\x20\0\0\0ET13",
+            "m.pte: unknown version of ExecuTorch program (.pte) at offset 4: found b'ET13',"
+            " expected b'ET12'",
+        ),
+        (
+            b"\x20\0\0\0QRST",
+            "m.pte: no ExecuTorch file at offset 4: found b'QRST', expected b'ET12' or b'FT01' or"
+            " b'BP08' or b'BPS1'",
+        ),
+        (
+            b'{"error": 1}',
+            "m.pte: no ExecuTorch file at offset 4: found b'ror\"', expected b'ET12' or b'FT01' or"
+            " b'BP08' or b'BPS1'; this looks like JSON; perhaps an error message instead of the"
+            " file",
+        ),
+    ],
+)
+def test_what_is_no_file_of_ours_is_refused_in_these_words(head: bytes, text: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        identify(head, "m.pte", len(head))
+
+    assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(
+    ("head", "cause"),
+    [
+        (b"\xff\xff\xff\xff\0\0\0\0{", "this looks like safetensors; `cordbundle ptd` makes"),
+        (b"\0\0\0\0\1\0\0\0{", None),  # a header of 4 GiB is none
+        (b"  <HEAD><title>Sign in", "this looks like an HTML page"),
+        (b'["not", "found"]', "this looks like JSON"),
+        (b"XXXXXXXX", None),
+        (b"\0\0X\0\0\0\0\0", None),
+        (b"\0\0\0\0ET\x011", None),  # no version: not two letters or digits
+        (b"\0\0\0\0ET1\x01", None),
+    ],
+)
+def test_a_stranger_is_taken_for_what_it_begins_like_and_for_nothing_else(
+    head: bytes, cause: str | None
+) -> None:
+    with pytest.raises(FormatError, match="no ExecuTorch file") as caught:
+        identify(head, "m.pte", len(head))
+
+    found = caught.value.cause
+    assert found is None if cause is None else str(found).startswith(cause)
 
 
 PUBLIC = [  # name, identifier, length of the header, its flatbuffer end, base, segment data size

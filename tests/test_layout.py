@@ -15,6 +15,7 @@ from cordbundle.layout import (
     Placement,
     Segment,
     align_up,
+    aligned_offsets,
     check_alignment,
     offsets_from_base,
     share,
@@ -142,6 +143,25 @@ def test_offsets_from_the_base_are_known_before_the_head() -> None:
     assert offsets_from_base(parts) == [0, 8, 15]
 
 
+def test_runs_without_prefixes_stand_side_by_side_where_they_are_aligned() -> None:
+    assert aligned_offsets([4, 5, 1], [4, 4, 4]) == [0, 4, 12]
+    assert aligned_offsets([4, 5, 1], [4, 4, 4], [4, 4, 4]) == [0, 8, 20]
+
+
+def test_what_is_kept_stands_as_far_behind_the_last_as_it_did() -> None:
+    segments = [segment(4, 4), segment(4, 4), segment(4, 16)]
+
+    kept = Layout.keep(segments, [0, 8, 4], head_size=10, base=16)
+
+    assert [place.offset for place in kept.placements] == [16, 28, 32]  # the last is aligned anew
+
+
+def test_what_is_aligned_anew_leaves_room_for_its_length() -> None:
+    kept = Layout.keep([segment(4, 16, length_prefix=True)], [2], head_size=16, base=16)
+
+    assert [place.offset for place in kept.placements] == [32]
+
+
 def test_a_placement_repeats_what_was_asked_for() -> None:
     plan = Layout.plan([segment(5, 8, length_prefix=True, name="program")], head_size=1)
 
@@ -246,11 +266,23 @@ def test_only_a_power_of_two_passes_where_one_is_asked_for(alignment: int) -> No
     assert check_alignment(4096, "program", power_of_two=True) == 4096
 
 
+def test_one_is_the_smallest_power_of_two() -> None:
+    assert check_alignment(1, "program", power_of_two=True) == 1
+
+
+def test_where_any_alignment_would_do_the_message_asks_for_no_power_of_two() -> None:
+    with pytest.raises(LayoutError) as caught:
+        check_alignment(0, "weight")
+
+    assert caught.value.expected == "a whole number of bytes from 1 to 1048576"
+
+
 def test_alignments_whose_common_multiple_is_absurd_are_refused_by_name() -> None:
     with pytest.raises(LayoutError, match="1009 of odd cannot be honoured") as caught:
         Layout.plan([segment(1, 65536), segment(1, 1009, name="odd")])
 
     assert caught.value.actual == 65536 * 1009
+    assert caught.value.expected == "a least common multiple of at most 1048576"
 
 
 def test_a_common_multiple_of_exactly_one_mebibyte_is_honoured() -> None:

@@ -55,7 +55,7 @@ def program(
 def opened(cord: Cord) -> cb.PteFile:
     file = cb.open(cord)
     assert isinstance(file, cb.PteFile)
-    file.check()
+    file.check_structure()
     return file
 
 

@@ -44,7 +44,7 @@ EXAMPLES = ["conv_xnnpack", "counter", "dynamic", "mlp", "scalars", "two_methods
 def opened(data: bytes | cb.Cord | Path) -> cb.PteFile:
     file = cb.open(data)
     assert isinstance(file, cb.PteFile)
-    file.check()
+    file.check_structure()
     return file
 
 

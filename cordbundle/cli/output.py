@@ -16,7 +16,6 @@ from typing import Literal
 __all__ = [
     "STDOUT",
     "UsageError",
-    "activity",
     "check_new",
     "error",
     "note",
@@ -36,6 +35,7 @@ LONG = 64 << 20
 """From this many bytes on a progress bar is worth its place."""
 
 _MAX_NOTES = 20
+_MAX_WIDTH = 80  # longer cells do not widen their column, or one would fill every row with blanks
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -109,7 +109,8 @@ def show_table(
         _draw_table(title, columns, cells, right)
         return
     table = [list(columns), *cells]
-    widths = [max(len(row[i]) for row in table) for i in range(len(columns))]
+    lengths = [[len(row[i]) for row in table] for i in range(len(columns))]
+    widths = [max(n for n in column if n <= _MAX_WIDTH) for column in lengths]
     print(f"\n{printable(title)}")
     for row in table:
         aligned = [
@@ -167,19 +168,6 @@ def progress(
     ) as bar:
         task = bar.add_task(printable(description), total=total)
         yield lambda done, of: bar.update(task, completed=done, total=of)
-
-
-@contextmanager
-def activity(description: str, nbytes: int) -> Iterator[None]:
-    """Show that something of this size is at work, where its end cannot be told."""
-    if not sys.stderr.isatty() or nbytes < LONG:
-        yield
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    with Console(stderr=True).status(Text(f"{printable(description)}, {show_size(nbytes)}")):
-        yield
 
 
 def target(out: str) -> str | int:

@@ -26,14 +26,20 @@ def verify(
     The exit code is 1 if anything is.
     """
     with cb.open(file) as opened:
-        with output.activity(f"verifying {os.path.basename(file)}", len(opened.cord)):
-            findings = opened.verify()
+        what = f"verifying {os.path.basename(file)}"
+        with output.progress(what, _nbytes_to_read(opened)) as callback:
+            findings = opened.verify(callback)
         coverage = _coverage(opened)
     for finding in findings:
         output.say(finding)
     count = "sound" if not findings else f"{len(findings)} finding{'s' * (len(findings) > 1)}"
     output.say(f"{file}: {count} ({coverage})")
     return 1 if findings else 0
+
+
+def _nbytes_to_read(file: cb.PteFile | cb.PtdFile | cb.BundleFile) -> int:
+    """Return about how much the check reads; of files without digests only the metadata."""
+    return len(file.cord) if isinstance(file, cb.BundleFile) else file.metadata_end
 
 
 def _coverage(file: cb.PteFile | cb.PtdFile | cb.BundleFile) -> str:

@@ -22,6 +22,7 @@ __all__ = ["MAX_FINDINGS", "Finding", "verify"]
 MAX_FINDINGS = 1000
 """A walk stops here; a file with more is not worth reading on."""
 
+_HEAD = 8  # root offset and identifier, or the smallest vtable
 _BATCH = 4096
 _STEP = 1 << 20
 
@@ -152,7 +153,10 @@ class _Walk:
     def _root(self, root: Table) -> Iterator[_Visit]:
         if self._inside(0, 8, "root offset"):
             at = self._follow(0, "root offset")
-            if at is not None:
+            if at is not None and at < _HEAD:
+                what = "root offset points into the head of the flatbuffer"
+                self._find(0, what, f"{_HEAD} or more", at)
+            elif at is not None:
                 yield root, at, 1
 
     def _table(self, table: Table, at: int, depth: int) -> Iterator[_Visit]:

@@ -118,7 +118,10 @@ def assemble(source: Original, draft: Draft) -> tuple[Cord, Layout, list[str]]:
         slot = _header_slot(source, draft, metadata)
         settled = head_size, base
         head_size = len(metadata.cord) + (slot or 0) + len(extra)
-        base = _base(source, pieces, head_size, common, is_new=metadata.reason is not None)
+        if base == source.base:
+            base = _base(source, pieces, head_size, common, is_new=metadata.reason is not None)
+        else:  # it never goes back: the head may have the old size for the new base alone
+            base = align_up(head_size, common)
         if (head_size, base) == settled:
             break
     header = _header(source, layout, pieces, slot, len(metadata.cord))
@@ -131,7 +134,9 @@ def assemble(source: Original, draft: Draft) -> tuple[Cord, Layout, list[str]]:
     ]
     if layout.end != source.size:
         changes.append(f"file: {source.size} -> {layout.end} bytes")
-    return head + extra + layout.body(), layout, changes
+    cord = head + extra + layout.body()
+    cord.watch(file for entry in draft.entries for file in entry.data.empty_sources)
+    return cord, layout, changes
 
 
 def _pieces(source: Original, draft: Draft) -> list[Piece]:
@@ -232,7 +237,8 @@ def _header(
     size: int | None = end
     if old is not None and old.segment_data_size is not None:
         # by how much the end moves, as the old size may count what follows it
-        size = old.segment_data_size + end - _segments_end(source.parts.pieces, source.parts.layout)
+        moved = end - _segments_end(source.parts.pieces, source.parts.layout)
+        size = min(old.segment_data_size + moved, max(layout.end - layout.base, 0))
     elif slot is None:
         size = None  # a header of before ExecuTorch 1.0
     return replace(

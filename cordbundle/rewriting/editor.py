@@ -24,7 +24,7 @@ from cordbundle.named_data import check_key
 from cordbundle.pte import PteFile
 from cordbundle.rewriting.assembly import Draft, Entry, Original, assemble
 from cordbundle.rewriting.metadata import Inline, Named, inline_alignment
-from cordbundle.rewriting.relayout import Part, split
+from cordbundle.rewriting.relayout import MAX_GAP, Part, split
 from cordbundle.rewriting.uses import constant_sizes, inline_delegates, named_uses, static_uses
 from cordbundle.rewriting.whole import Rewrite
 
@@ -49,8 +49,8 @@ class PteEditor:
     The editor keeps what it needs of the file, which may be closed. Use it in one thread.
 
     Args:
-        file: An open program; it is checked as `PteFile.verify` does. O(metadata), and bytes
-            between segments are read.
+        file: An open program, whose structure is checked. O(metadata), and bytes between segments
+            are read.
 
     Raises:
         FormatError: The file is damaged.
@@ -60,7 +60,7 @@ class PteEditor:
     def __init__(self, file: PteFile | PtdFile | BundleFile) -> None:
         if not isinstance(file, PteFile):
             raise TypeError(f"{file!r} is no program")
-        file.check()
+        file.check_structure()
         metadata = file.cord[: file.metadata_end]
         root = Reader(metadata, name=file.name).root(schema.Program)
         base = file.header.segment_base_offset if file.header else 0
@@ -263,7 +263,8 @@ class PteEditor:
 
         Raises:
             DuplicateKeyError: A key that the program has; nothing is moved.
-            LayoutError: A key or alignment that cannot be stored.
+            LayoutError: A key or alignment that cannot be stored, or an alignment of the file that
+                would take more padding than there is data; nothing is moved.
         """
         wanted = self._default if alignment is None else alignment
         check_alignment(wanted, "named data")
@@ -272,6 +273,8 @@ class PteEditor:
         for key in given:
             if key in known:
                 raise DuplicateKeyError("the program has this key", source=f"key {key!r}")
+        if alignment is None:
+            self._check_waste(wanted, given.values(), "give the alignment that you want")
         blobs, segments, free = Blobs(), list[int](), self._free()
         for key, blob in given.items():
             number = blobs.find(blob)
@@ -289,11 +292,14 @@ class PteEditor:
 
         Raises:
             FormatError: A delegate refers to a payload that does not exist.
+            LayoutError: An alignment of the file that would take more padding than there is data.
         """
         if self._inline is not None:
             return
         payloads = self._source.root.backend_delegate_data or ()
         alignment = math.lcm(self._default, inline_alignment(payloads, "data"))
+        cause = "its alignments may have been made up to make a large file of it"
+        self._check_waste(alignment, [blob_cord(one.data or b"") for one in payloads], cause)
         blobs, segments, moved = Blobs(), list[int](), dict[tuple[int, int], int]()
         left, free = set(range(len(payloads))), self._free()
         for delegate in list(inline_delegates(self._source.root, self._source.name)):
@@ -328,6 +334,20 @@ class PteEditor:
         draft = Draft(self._entries, self._named, self._constants, self._inline, self._alignment)
         cord, layout, changes = assemble(self._source, draft)
         return Rewrite(cord, layout, (*self._notes, *changes))
+
+    def _check_waste(self, alignment: int, blobs: Iterable[Cord], cause: str) -> None:
+        """Refuse an alignment that nobody asked for where it would blow the file up."""
+        sizes = list(map(len, blobs))
+        padding = alignment * len(sizes)
+        most = self._source.size + sum(sizes) + MAX_GAP
+        if padding > most:
+            raise LayoutError(
+                f"alignment {alignment}, taken from the file, would waste space",
+                source=self._source.name,
+                expected=f"at most {most} bytes of padding",
+                actual=f"up to {padding} bytes for {len(sizes)} new segments",
+                cause=cause,
+            )
 
     def _numbers(self) -> dict[str, int]:
         """Return the number of each key; the first one, as the runtime does."""

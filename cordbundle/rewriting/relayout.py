@@ -21,7 +21,11 @@ from cordbundle.layout import (
     Segment,
 )
 
-__all__ = ["Part", "Parts", "Piece", "place", "power_of_two", "split"]
+__all__ = ["MAX_GAP", "Part", "Parts", "Piece", "place", "power_of_two", "split"]
+
+
+MAX_GAP = 16 << 20
+"""Most bytes between two segments that are taken for padding; exporters leave below 1 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,9 @@ def split(cord: Cord, metadata_end: int, base: int, parts: Sequence[Part], name:
         name: Name of the file, for errors.
 
     Raises:
-        FormatError: Parts overlap each other or the metadata, or pass the end of the file.
+        FormatError: Parts overlap each other or the metadata, pass the end of the file, or have
+            more than `MAX_GAP` bytes between them: a hole of terabytes takes no place in the
+            source, and is neither read nor made again.
     """
     placed = [(number, part) for number, part in enumerate(parts) if part.size]
     if not placed:  # what follows the metadata is kept, whatever it is
@@ -103,6 +109,7 @@ def split(cord: Cord, metadata_end: int, base: int, parts: Sequence[Part], name:
         _check(part, end, len(cord), name)
         prefix = LENGTH_PREFIX_SIZE if _has_prefix(cord, part, end) else 0
         start = part.offset - prefix
+        _check_gap(part, start - end, name)
         if not _is_zero(cord[end:start]):
             if pieces:
                 pieces.append(_unnamed(cord, end, start, f"bytes before {part.name}"))
@@ -149,6 +156,17 @@ def _check(part: Part, end: int, size: int, name: str) -> None:
             offset=part.offset,
             expected=f"{part.size} bytes from {end} to {size}",
             actual=f"{part.offset} to {part.offset + part.size}",
+        )
+
+
+def _check_gap(part: Part, gap: int, name: str) -> None:
+    if gap > MAX_GAP:
+        raise FormatError(
+            f"gap before {part.name} is no padding",
+            source=name,
+            offset=part.offset - gap,
+            expected=f"at most {MAX_GAP} bytes",
+            actual=f"{gap} bytes",
         )
 
 

@@ -5,12 +5,12 @@ Rules of this file: it reads metadata lazily and checks every index that it foll
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cordbundle import program as schema
 from cordbundle.errors import FormatError
+from cordbundle.tensor_view import TensorShape
 from cordbundle.tensors import ScalarType
 
 __all__ = ["InlineDelegate", "constant_sizes", "inline_delegates", "named_uses", "static_uses"]
@@ -63,7 +63,7 @@ def constant_sizes(root: schema.Program) -> dict[int, int]:
     A constant is what a tensor without planned memory refers to.
 
     Raises:
-        FormatError: Such a tensor has no known scalar type.
+        FormatError: Such a tensor has no known scalar type, or sizes that are no shape.
     """
     sizes: dict[int, int] = {}
     for plan in root.execution_plan or ():
@@ -79,7 +79,7 @@ def constant_sizes(root: schema.Program) -> dict[int, int]:
                     f"value {number} of method {plan.name!r} has an unknown scalar type",
                     actual=tensor.scalar_type,
                 )
-            needed = math.prod(tensor.sizes or ()) * kind.itemsize
+            needed = TensorShape.of(kind, tensor.sizes or (), None).nbytes
             index = tensor.data_buffer_idx
             sizes[index] = max(sizes.get(index, 0), needed)
     return sizes

@@ -6,17 +6,15 @@ relayout.py's business; nothing is changed here, and payload goes by reference.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cordbundle import ptd_schema
 from cordbundle.bpte import BundleFile
 from cordbundle.cord import Cord
-from cordbundle.flatbuffer import Reader, decode, verify
-from cordbundle.flatbuffer.schema import Int8, Int32, UInt8, UInt32, UInt64
+from cordbundle.flatbuffer import decode
 from cordbundle.layout import LENGTH_PREFIX_SIZE, Layout
 from cordbundle.ptd import PtdFile
+from cordbundle.ptd_old_schema import OldFlatTensor
 from cordbundle.pte import PteFile
 from cordbundle.rewriting.relayout import Part, split
 from cordbundle.writer import WriteReport, write
@@ -81,49 +79,22 @@ def rewrite(file: PteFile | PtdFile | BundleFile) -> Rewrite:
         parts = [Part(f"segment {number}", *place) for number, place in enumerate(places)]
     else:
         parts = _bundle_parts(file)
-        if file.header is None and parts:
-            end = (
-                parts[0].offset - LENGTH_PREFIX_SIZE
-            )  # the rest of the flatbuffer follows the program
+        if file.header is None and parts and not file.segment_ranges:
+            end = parts[0].offset - LENGTH_PREFIX_SIZE  # behind it the flatbuffer goes on
     taken = split(file.cord, end, base, parts, file.name)
     layout = taken.layout
     return Rewrite(taken.head + layout.body(), layout, ())
 
 
 def _ptd_parts(file: PtdFile) -> list[Part]:
-    """Return the segments of weights, also of the schema of before ExecuTorch 0.6."""
-    reader = Reader(file.cord[: file.metadata_end], name=file.name)
-    kinds = ptd_schema.FlatTensor, _OldFlatTensor
-    findings = [verify(reader, kind) for kind in kinds]
-    if not findings[0] or findings[1]:
-        places = [(place.offset, place.size) for place in file.segment_ranges]
-    else:
+    """Return the segments of weights, also of the schema of before ExecuTorch 0.7."""
+    if file.has_old_schema:
         base = file.header.segment_base_offset if file.header else 0
-        table = decode(reader.root(_OldFlatTensor)).segments or ()
+        table = decode(file.reader().root(OldFlatTensor)).segments or ()
         places = [(base + segment.offset, segment.size) for segment in table]
+    else:
+        places = [(place.offset, place.size) for place in file.segment_ranges]
     return [Part(f"segment {number}", *place) for number, place in enumerate(places)]
-
-
-@dataclass(slots=True)
-class _OldTensor:
-    """A tensor in the first schema of weights."""
-
-    fully_qualified_name: str | None = None
-    scalar_type: Int8 = 0
-    sizes: Sequence[Int32] | None = None
-    dim_order: Sequence[UInt8] | None = None
-    segment_index: UInt32 = 0
-    offset: UInt64 = 0
-
-
-@dataclass(slots=True)
-class _OldFlatTensor:
-    """The root table of the first schema of weights, which had the same identifier."""
-
-    version: UInt32 = 0
-    tensor_alignment: UInt32 = 0
-    tensors: Sequence[_OldTensor] | None = None
-    segments: Sequence[ptd_schema.DataSegment] | None = None
 
 
 def _bundle_parts(file: BundleFile) -> list[Part]:

@@ -95,7 +95,7 @@ def test_a_generated_program_is_sound_and_reads_back_as_it_was_made(
 
     file = cb.open(cord)
     assert isinstance(file, cb.PteFile)
-    file.check()
+    file.check_structure()
     decoded = file.program()
     for plan in (*(decoded.execution_plan or ()), *(program.execution_plan or ())):
         for delegate in plan.delegates or ():

@@ -124,7 +124,7 @@ def test_any_edits_give_a_sound_program_with_what_was_asked_for(
     found = model.edit.finish()
     file = opened(found.cord)
 
-    assert file.verify() == []
+    file.check_structure()
     assert {key: bytes(blob) for key, blob in file.named_data.items()} == model.named
     assert payloads(found.cord) == model.delegates
     assert found.layout.end == len(found.cord)

@@ -8,8 +8,9 @@ what cannot be stored is refused by name, with the way out.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, cast
 
 from cordbundle.chunks import flat_bytes
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 
     from cordbundle.dlpack import SupportsDLPack
 
-__all__ = ["source_of"]
+__all__ = ["plain_torch", "source_of"]
+
+_PLAIN = ("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "bool")
+"""The dtypes that every NumPy and every PyTorch have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +194,42 @@ def _from_torch(tensor: torch.Tensor) -> tuple[ScalarType, Source]:
     return kind, memory_at(address, sizes, in_bytes, kind.itemsize, owner=storage)
 
 
+def plain_torch(array: object, copy_below: int) -> tuple[ScalarType, tuple[int, ...], Cord] | None:
+    """Return scalar type, sizes and bytes of the most usual tensor of PyTorch, else None.
+
+    That is one that holds elements of a usual type in CPU memory, row-major, and is no part of a
+    trace. It takes a tenth of the time of any other, which counts where there are thousands.
+    """
+    import torch
+
+    if type(array) is not torch.Tensor or "numpy" not in sys.modules:
+        return None
+    kind = _plain_torch_types().get(array.dtype)
+    if (
+        kind is None
+        or array.layout is not torch.strided
+        or array.is_nested
+        or not array.is_cpu
+        or array.requires_grad
+        or not array.is_contiguous()
+        or array.is_neg()
+        or not array.data_ptr()
+        or torch.utils._python_dispatch.is_in_torch_dispatch_mode()
+    ):
+        return None
+    elements = array.numpy()
+    if elements.nbytes < copy_below:
+        return kind, elements.shape, Cord(elements.tobytes())
+    return kind, elements.shape, Cord.of(flat_bytes(elements.data).toreadonly())
+
+
+@cache
+def _plain_torch_types() -> Mapping[torch.dtype, ScalarType]:
+    import torch
+
+    return {getattr(torch, name): kind for name in _PLAIN if (kind := scalar_type_of_name(name))}
+
+
 def _torch_scalar_type(tensor: torch.Tensor) -> ScalarType:
     """Return the scalar type of a tensor whose elements can be read, or say why they cannot."""
     import torch
@@ -220,7 +260,12 @@ def _torch_scalar_type(tensor: torch.Tensor) -> ScalarType:
     if tensor.is_neg():
         raise refuse("a pending negation", "give tensor.resolve_neg()")
     # A wrapper's storage has no memory at all; that of a fake tensor is on the meta device.
+    # Zeros that autograd stands in, and what functionalize() wraps, are at address 0.
     wraps: bool = is_traceable_wrapper_subclass(tensor)
-    if wraps or tensor.untyped_storage().device.type != "cpu":
+    if (
+        wraps
+        or tensor.untyped_storage().device.type != "cpu"
+        or (tensor.numel() and not tensor.data_ptr())
+    ):
         raise refuse(f"class {type(tensor).__name__}", "it has no memory of its own")
     return kind

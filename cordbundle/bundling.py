@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from cordbundle import bpte_schema as schema
 from cordbundle.bpte_tables import Form
@@ -16,7 +16,7 @@ from cordbundle.conformance import CaseValues, SuiteValues, Value, arrange
 from cordbundle.cord import Cord, Digest
 from cordbundle.digest import DIGEST_SIZE
 from cordbundle.errors import LayoutError, TooLargeError
-from cordbundle.flatbuffer import Encoded, Far, encode
+from cordbundle.flatbuffer import Encoded, Far, encode, no_collection
 from cordbundle.headers import BUNDLE_HEADER, ExtendedHeader, flatbuffer_with_header
 from cordbundle.inputs import blob_cord, program_cord, source_name
 from cordbundle.layout import LENGTH_PREFIX_SIZE, Layout, Segment, check_alignment, share
@@ -37,6 +37,9 @@ VECTOR_ALIGNMENT = 32  # of the program where it is a flatbuffer vector; the sch
 SEGMENT_THRESHOLD = 4096  # a tensor of so many bytes is a segment
 MIN_PROGRAM_ALIGNMENT = 16
 MAX_UOFFSET = (1 << 32) - 1  # what a flatbuffer offset or length can say
+
+
+_Place: TypeAlias = tuple[str, int, str, int]  # method, case, word, index; a name where needed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +100,9 @@ def bundle(
             in the methods' dim orders. Without it everything is stored as it is given.
 
     Returns:
-        The planned bundle. O(test cases); payload is read only to compare blobs of equal size.
+        The planned bundle. O(test cases); payload is read only to compare blobs of equal size, and
+        to copy tensors below 4 KiB, which are part of the metadata. Arrays have to stay as they are
+        until the bundle is written.
 
     Raises:
         CaseMismatchError: A test case that does not fit its method.
@@ -115,13 +120,19 @@ def bundle(
     if form in ("bp08", "auto"):
         _check_reach(len(program_bytes))
     notes: list[str] = []
-    suites = arrange(as_suites(method_test_suites), pte.methods if check else None, notes.append)
-    assembly = _Assembly("bp08" if form == "auto" else form, digest)
-    tests = [assembly.suite(suite) for suite in suites]
-    if form != "detached":
-        assembly.add_program(program_bytes, alignment)
-    assembly.add_named_data(named_data or {})
-    cord, layout = assembly.finish(tests)
+    with no_collection():
+        suites = arrange(
+            as_suites(method_test_suites),
+            pte.methods if check else None,
+            notes.append,
+            copy_below=SEGMENT_THRESHOLD,
+        )
+        assembly = _Assembly("bp08" if form == "auto" else form, digest)
+        tests = [assembly.suite(suite) for suite in suites]
+        if form != "detached":
+            assembly.add_program(program_bytes, alignment)
+        assembly.add_named_data(named_data or {})
+        cord, layout = assembly.finish(tests)
     return Bundle(cord, layout, assembly.form, tuple(notes))
 
 
@@ -154,37 +165,41 @@ class _Assembly:
     def suite(self, suite: SuiteValues) -> schema.BundledMethodTestSuite:
         """Return the record of a suite; large tensors become segments."""
         cases = [
-            self._case(case, f"{suite.method_name}/{number}")
-            for number, case in enumerate(suite.cases)
+            self._case(case, (suite.method_name, number)) for number, case in enumerate(suite.cases)
         ]
         return schema.BundledMethodTestSuite(suite.method_name, cases)
 
-    def _case(self, case: CaseValues, name: str) -> schema.BundledMethodTestCase:
+    def _case(self, case: CaseValues, place: tuple[str, int]) -> schema.BundledMethodTestCase:
         return schema.BundledMethodTestCase(
-            [self._value(value, f"{name}/input {i}") for i, value in enumerate(case.inputs)],
+            [self._value(v, (*place, "input", i)) for i, v in enumerate(case.inputs)],
             [
-                self._value(value, f"{name}/expected output {i}")
-                for i, value in enumerate(case.expected_outputs)
+                self._value(v, (*place, "expected output", i))
+                for i, v in enumerate(case.expected_outputs)
             ],
         )
 
-    def _value(self, value: Value, name: str) -> schema.Value:
+    def _value(self, value: Value, place: _Place) -> schema.Value:
         if isinstance(value, TensorDescription):
-            return schema.Value(self._tensor(value, name))
+            return schema.Value(self._tensor(value, place))
         if isinstance(value, bool):
             return schema.Value(schema.Bool(value))
         if isinstance(value, int):
             return schema.Value(schema.Int(value))
         return schema.Value(schema.Double(value))
 
-    def _tensor(self, value: TensorDescription, name: str) -> schema.Tensor:
-        data = value.cord
+    def _tensor(self, value: TensorDescription, place: _Place) -> schema.Tensor:
+        cord = value.cord
+        if len(cord) < SEGMENT_THRESHOLD:
+            # Part of the metadata: as bytes, since a chunk of its own costs more.
+            data = bytes(cord) if cord.is_memory else cord
+            return schema.Tensor(int(value.scalar_type), value.sizes, data, value.dim_order)
         if self._is_flatbuffer:
-            _check_reach(len(data))
-        tensor = schema.Tensor(int(value.scalar_type), value.sizes, data, value.dim_order)
-        if len(data) >= SEGMENT_THRESHOLD:
-            self._large_tensors.append((tensor, len(self._segments)))
-            self._segments.append(Segment(name, data, TENSOR_ALIGNMENT, self._is_flatbuffer))
+            _check_reach(len(cord))
+        tensor = schema.Tensor(int(value.scalar_type), value.sizes, cord, value.dim_order)
+        self._large_tensors.append((tensor, len(self._segments)))
+        method_name, case, word, index = place
+        name = f"{method_name}/{case}/{word} {index}"
+        self._segments.append(Segment(name, cord, TENSOR_ALIGNMENT, self._is_flatbuffer))
         return tensor
 
     def add_program(self, program: Cord, alignment: int) -> None:

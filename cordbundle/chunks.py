@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pickle import PickleBuffer
 from typing import TYPE_CHECKING
 
 from cordbundle.errors import CordBundleError, LayoutError
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = [
+    "MEMORY",
     "STEP",
     "Chunk",
     "Deferred",
@@ -100,7 +100,12 @@ class Slice(Deferred):
         return produced(self.whole)[self.start : self.start + self.size]
 
 
-Chunk = memoryview | FileRange | Fill | Deferred
+Chunk = bytes | memoryview | FileRange | Fill | Deferred
+"""`bytes` never change, so that they stand for themselves; a view of them would take more memory
+than small ones have, and a join of views 1.7 times as long as one of `bytes`."""
+
+MEMORY = (bytes, memoryview)
+"""The chunks that are memory."""
 
 
 def memory(data: Buffer) -> memoryview:
@@ -155,12 +160,16 @@ def flat_bytes(data: Buffer) -> memoryview:
             expected="all of its object, or a view of format 'B'",
             actual=f"{view.nbytes} bytes of {whole.nbytes}",
         )
+    from pickle import PickleBuffer  # slow to import, and seldom needed
+
     raw = PickleBuffer(view.obj).raw()
     return raw.toreadonly() if view.readonly else raw
 
 
 def size_of(chunk: Chunk) -> int:
     """Return a chunk's number of bytes."""
+    if isinstance(chunk, bytes):
+        return len(chunk)
     return chunk.nbytes if isinstance(chunk, memoryview) else chunk.size
 
 
@@ -168,14 +177,14 @@ def identity_of(chunk: Chunk) -> object:
     """Return a key that two living chunks share only if they refer to the same bytes."""
     if isinstance(chunk, FileRange | Fill):
         return chunk
-    if isinstance(chunk, memoryview):
-        return "memory", _address_of()(chunk), chunk.nbytes
+    if isinstance(chunk, MEMORY):
+        return "memory", _address_of()(chunk), size_of(chunk)
     return "deferred", id(chunk)
 
 
 @functools.cache
-def _address_of() -> Callable[[memoryview], int]:
-    """Return a function that tells where a view's bytes are in memory.
+def _address_of() -> Callable[[bytes | memoryview], int]:
+    """Return a function that tells where a chunk's bytes are in memory.
 
     A view's `obj` would not do: it is another object for each export, and an exporter is free to
     hand out other memory each time. The function called is in CPython's stable ABI for good.
@@ -189,7 +198,7 @@ def _address_of() -> Callable[[memoryview], int]:
         ctypes.POINTER(ctypes.c_ssize_t),
     )
 
-    def address(view: memoryview) -> int:
+    def address(view: bytes | memoryview) -> int:
         start, size = ctypes.c_void_p(), ctypes.c_ssize_t()
         ask(view, ctypes.byref(start), ctypes.byref(size))
         return start.value or 0
@@ -201,12 +210,14 @@ def cut(chunk: Chunk, low: int, high: int) -> Chunk:
     """Return bytes `low` to `high` of a chunk, by reference; the chunk itself if that is all."""
     if low == 0 and high == size_of(chunk):
         return chunk
-    if isinstance(chunk, memoryview):
-        return chunk[low:high]
+    if isinstance(chunk, MEMORY):
+        return memoryview(chunk)[low:high]
     if isinstance(chunk, FileRange):
         return FileRange(chunk.source, chunk.offset + low, high - low)
     if isinstance(chunk, Fill):
         return Fill(high - low, chunk.byte)
+    if isinstance(chunk, Slice):
+        return Slice(chunk.whole, chunk.start + low, high - low)
     return Slice(chunk, low, high - low)
 
 

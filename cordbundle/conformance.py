@@ -10,8 +10,9 @@ cases that ExecuTorch's runtime refuses, dies of or silently gets wrong; sources
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count, repeat
 from typing import TypeAlias
 
 from cordbundle.errors import CaseMismatchError, DuplicateKeyError, LayoutError
@@ -24,6 +25,9 @@ __all__ = ["CaseValues", "SuiteValues", "Value", "arrange"]
 Value: TypeAlias = TensorDescription | bool | int | float
 """What a bundle can hold in place of an input or output."""
 
+_Place: TypeAlias = tuple[str, int]  # "input" or "output", and which; put into words where needed
+
+_NO_TENSORS = (type(None), str, bytes, list, tuple, dict)
 _COMPARED_WITH_TOLERANCE = {ScalarType.FLOAT, ScalarType.DOUBLE, ScalarType.HALF}
 
 
@@ -57,6 +61,8 @@ def arrange(
     suites: Iterable[MethodTestSuite],
     methods: Mapping[str, Method] | None,
     note: Callable[[str], None],
+    *,
+    copy_below: int = 0,
 ) -> list[SuiteValues]:
     """Turn suites into values that can be stored, checked against the program's methods.
 
@@ -64,6 +70,7 @@ def arrange(
         suites: What the user gave.
         methods: The methods of the program; None takes everything as it is given.
         note: Called with a sentence about each thing that a user should know.
+        copy_below: Tensors of fewer bytes may be copied at once; see `describe`.
 
     Raises:
         CaseMismatchError: A case that does not fit; names method, case and input or output.
@@ -80,10 +87,9 @@ def arrange(
             )
         seen.add(name)
         method = _method(name, methods) if methods is not None else None
-        cases = [
-            _Case(name, number, method, note).values(case)
-            for number, case in enumerate(suite.test_cases)
-        ]
+        cases = list(
+            map(_Checker(name, method, note, copy_below).values, count(), suite.test_cases)
+        )
         result.append(SuiteValues(name, tuple(cases)))
         if not cases:
             note(f"{name}: the suite has no test cases")
@@ -100,43 +106,49 @@ def _method(name: str, methods: Mapping[str, Method]) -> Method:
     return methods[name]
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
-    """One case on its way through the checks."""
+class _Checker:
+    """What the cases of one suite go through, one after the other."""
 
-    method_name: str
-    number: int
-    method: Method | None
-    note: Callable[[str], None]
+    def __init__(
+        self,
+        method_name: str,
+        method: Method | None,
+        note: Callable[[str], None],
+        copy_below: int,
+    ) -> None:
+        self._copy_below = copy_below
+        self._method_name = method_name
+        self._method = method
+        self._note = note
+        self._number = 0
 
-    def values(self, case: MethodTestCase) -> CaseValues:
-        if self.method is None:
+    def values(self, number: int, case: MethodTestCase) -> CaseValues:
+        self._number = number
+        if self._method is None:
             return CaseValues(
-                tuple(self._any(f"input {i}", value) for i, value in enumerate(case.inputs)),
-                tuple(self._any(f"output {i}", v) for i, v in enumerate(case.expected_outputs)),
+                tuple(map(self._any, _places("input"), case.inputs)),
+                tuple(map(self._any, _places("output"), case.expected_outputs)),
             )
-        self._count("inputs", case.inputs, self.method.inputs)
-        inputs = tuple(
-            self._input(f"input {i}", value, spec)
-            for i, (value, spec) in enumerate(zip(case.inputs, self.method.inputs, strict=True))
-        )
+        wanted = self._method.inputs
+        self._count("inputs", case.inputs, wanted)
+        inputs = tuple(map(self._input, _places("input"), case.inputs, wanted))
         if not case.expected_outputs:
-            self.note(
+            self._note(
                 f"{self._where()}: no expected outputs; the runtime can run it, not verify it"
             )
             return CaseValues(inputs, ())
-        self._count("expected outputs", case.expected_outputs, self.method.outputs)
-        pairs = zip(case.expected_outputs, self.method.outputs, strict=True)
-        outputs = [self._output(f"output {i}", *pair) for i, pair in enumerate(pairs)]
+        wanted = self._method.outputs
+        self._count("expected outputs", case.expected_outputs, wanted)
+        outputs = map(self._output, _places("output"), case.expected_outputs, wanted)
         return CaseValues(inputs, tuple(outputs))
 
-    def _where(self, place: str | None = None) -> str:
-        text = f"method {self.method_name!r}, case {self.number}"
-        return f"{text}, {place}" if place else text
+    def _where(self, place: _Place | None = None) -> str:
+        text = f"method {self._method_name!r}, case {self._number}"
+        return f"{text}, {place[0]} {place[1]}" if place else text
 
     def _mismatch(
         self,
-        place: str | None,
+        place: _Place | None,
         what: str,
         expected: object,
         actual: object,
@@ -151,25 +163,25 @@ class _Case:
             word = "few" if len(given) < len(wanted) else "many"
             raise self._mismatch(None, f"too {word} {what}", len(wanted), len(given))
 
-    def _any(self, place: str, value: object) -> Value:
+    def _any(self, place: _Place, value: object) -> Value:
         scalar = self._scalar(place, value)
         return self._describe(place, value, None) if scalar is None else scalar
 
-    def _scalar(self, place: str, value: object) -> bool | int | float | None:
+    def _scalar(self, place: _Place, value: object) -> bool | int | float | None:
         scalar = scalar_of(value)
         if type(scalar) is int and not -(2**63) <= scalar < 2**63:
             raise self._mismatch(place, "integer does not fit 64 bits", "an int64", scalar)
         return scalar
 
     def _describe(
-        self, place: str, value: object, dim_order: Sequence[int] | None
+        self, place: _Place, value: object, dim_order: Sequence[int] | None
     ) -> TensorDescription:
-        if value is None or isinstance(value, str | bytes | list | tuple | dict):
+        if isinstance(value, _NO_TENSORS):
             raise self._mismatch(
                 place, "cannot be bundled", "a tensor, int, float or bool", type(value).__name__
             )
         try:
-            return describe(value, dim_order=dim_order)  # type: ignore[arg-type]  # refused by type
+            return describe(value, dim_order=dim_order, copy_below=self._copy_below)  # type: ignore[arg-type]  # refused by type
         except LayoutError as error:
             error.source = error.source or self._where(place)
             raise
@@ -178,7 +190,7 @@ class _Case:
             mismatch = self._mismatch(place, "cannot be bundled", wanted, found, str(error))
             raise mismatch from error
 
-    def _input(self, place: str, value: object, spec: TensorSpec | ValueSpec) -> Value:
+    def _input(self, place: _Place, value: object, spec: TensorSpec | ValueSpec) -> Value:
         if isinstance(spec, TensorSpec):
             return self._tensor(place, value, spec)
         if spec.kind not in ("int", "float", "bool"):
@@ -202,7 +214,7 @@ class _Case:
             )
         return scalar
 
-    def _output(self, place: str, value: object, spec: TensorSpec | ValueSpec) -> Value:
+    def _output(self, place: _Place, value: object, spec: TensorSpec | ValueSpec) -> Value:
         if not isinstance(spec, TensorSpec):
             raise self._mismatch(
                 place,
@@ -212,13 +224,13 @@ class _Case:
             )
         tensor = self._tensor(place, value, spec)
         if tensor.scalar_type not in _COMPARED_WITH_TOLERANCE:
-            self.note(
+            self._note(
                 f"{self._where(place)}: {tensor.scalar_type.name} is compared bit by bit on the"
                 " device, without tolerance"
             )
         return tensor
 
-    def _tensor(self, place: str, value: object, spec: TensorSpec) -> TensorDescription:
+    def _tensor(self, place: _Place, value: object, spec: TensorSpec) -> TensorDescription:
         if scalar_of(value) is not None:
             raise self._mismatch(place, "another type", "a tensor", type(value).__name__)
         given = self._describe(place, value, None)
@@ -229,13 +241,20 @@ class _Case:
             raise self._mismatch(place, "another rank", _shape(spec), list(given.sizes))
         if not _fits(given.sizes, spec):
             raise self._mismatch(place, "another shape", _shape(spec), list(given.sizes))
+        if given.dim_order == spec.dim_order and not given.gathered:
+            return given
         tensor = self._describe(place, value, spec.dim_order)
         if tensor.gathered:
-            self.note(
+            self._note(
                 f"{self._where(place)}: stored in dim order {list(spec.dim_order)}, the method's,"
                 f" instead of {list(given.dim_order)}"
             )
         return tensor
+
+
+def _places(word: str) -> Iterator[_Place]:
+    """Return the places of values, in order and without end."""
+    return zip(repeat(word), count())
 
 
 def _shape(spec: TensorSpec) -> str:

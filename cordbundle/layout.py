@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from cordbundle.chunks import size_of
 from cordbundle.cord import Chunk, Cord, Fill
 from cordbundle.errors import LayoutError, TooLargeError
 
@@ -310,7 +311,7 @@ class Blobs:
 
 def _prefix(data: Cord) -> bytes:
     chunk = data.first_chunk()
-    if isinstance(chunk, memoryview) and chunk.nbytes >= _SHARE_PREFIX:
+    if isinstance(chunk, bytes | memoryview) and size_of(chunk) >= _SHARE_PREFIX:
         return bytes(chunk[:_SHARE_PREFIX])  # as below, but for what is usual much faster
     return bytes(data[:_SHARE_PREFIX])
 

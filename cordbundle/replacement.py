@@ -17,7 +17,7 @@ import stat
 from collections.abc import Iterator
 
 from cordbundle.errors import WriteError
-from cordbundle.sinks import is_of_system, system_errors, tolerated
+from cordbundle.failures import is_of_system, system_errors, tolerated
 from cordbundle.source import kind_of_file
 
 try:
@@ -35,6 +35,7 @@ SUFFIX = ".cordbundle-tmp"
 _TOKEN_SIZE = 16  # hexadecimal digits
 _NAME_KEPT = 48  # characters: at most 192 bytes, so that the whole stays under NAME_MAX, 255
 _MAX_LINKS = 40  # as many as Linux follows
+_MAX_TRIES = 100  # each but the last one lost to another writer within a moment
 _FLAGS = (
     os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 )
@@ -68,19 +69,25 @@ class Replacement:
         # the mode goes through the umask here, as with open(); asking for the umask itself would
         # change it for all threads
         mode = 0o666 if old is None else old.st_mode & 0o777
-        while True:
+        for _ in range(_MAX_TRIES):
             token = os.urandom(_TOKEN_SIZE // 2).hex()
-            self._temporary = os.path.join(folder, prefix + token + SUFFIX)
-            try:
-                self.descriptor = os.open(self._temporary, _FLAGS, mode)
-            except FileExistsError:
-                self._temporary = None  # another writer's, not to be discarded
-                raise
-            if _lock(self.descriptor):
+            if self._make(os.path.join(folder, prefix + token + SUFFIX), mode):
                 break
-            self._close()  # taken for a dead writer's in the moment before
+            self.discard()
+        else:
+            raise OSError(errno.ENOENT, "temporary files vanish as soon as they are made")
         if old is not None:
             _take_over(self.descriptor, old)
+
+    def _make(self, path: str, mode: int) -> bool:
+        """Make and lock a temporary file; False if another writer removed it in between."""
+        self._temporary = path
+        try:
+            self.descriptor = os.open(path, _FLAGS, mode)
+        except FileExistsError:
+            self._temporary = None  # another writer's, not to be discarded
+            raise
+        return not _lock(self.descriptor) or _is_at(self.descriptor, path)
 
     def sync(self, *, durable: bool) -> None:
         """Push the bytes to the disk, or at least learn of errors held back until closing."""
@@ -229,16 +236,26 @@ def _take_over(descriptor: int, old: os.stat_result) -> None:
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock a new file; return False if another writer removed it just before."""
+    """Lock a new file, which any other writer takes for a dead one's until then.
+
+    Returns:
+        False on a filesystem without locks, where nobody can take it for that.
+    """
     if not _HAS_LOCKS:
-        return True
+        return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-    except OSError as error:  # a filesystem without locks: nobody can take it for dead either
+    except OSError as error:
         if not is_of_system(error):
             raise
-        return True
-    return os.fstat(descriptor).st_nlink > 0
+        return False
+    return True
+
+
+def _is_at(descriptor: int, path: str) -> bool:
+    """Return whether a path is that of an open file; not all filesystems count links."""
+    status = _status(path, follow=False)
+    return status is not None and os.path.samestat(os.fstat(descriptor), status)
 
 
 def _remove_dead(folder: str, prefix: str) -> None:
@@ -259,7 +276,7 @@ def _remove_unlocked(path: str) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(descriptor), os.lstat(path)):
+            if _is_at(descriptor, path):
                 os.unlink(path)
         finally:
             os.close(descriptor)

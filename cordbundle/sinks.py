@@ -15,39 +15,33 @@ import select
 import stat
 import struct
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from operator import index
 from typing import Protocol
 
 from cordbundle.chunks import STEP, FileRange
-from cordbundle.errors import CordBundleError, WriteError
+from cordbundle.errors import WriteError
+from cordbundle.failures import is_of_system, reason, turned_into
+from cordbundle.progress import Meter
 
 __all__ = [
     "DescriptorSink",
     "FileSink",
-    "Meter",
     "ObjectSink",
-    "Progress",
     "Sink",
     "Writable",
-    "is_of_system",
-    "system_errors",
-    "tolerated",
 ]
 
 OBJECT_STEP = 8 << 20
 """Most bytes that are handed to a `write()` object at a time."""
 
 _MAX_VIEWS = 1024  # IOV_MAX on Linux
-_REPORT_EVERY = 4 << 20
 _LARGE = 1 << 20  # from here on a range is worth a system call of preparation
 _CLONE = 0x4020940D  # FICLONERANGE of linux/fs.h, _IOW(0x94, 13, struct file_clone_range)
 _CLONE_RANGE = struct.Struct("=qQQQ")  # source descriptor, source offset, size, target offset
 _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE of linux/falloc.h
-
-Progress = Callable[[int, int], object]
 
 
 class Writable(Protocol):
@@ -55,68 +49,6 @@ class Writable(Protocol):
 
     def write(self, data: memoryview, /) -> int | None:
         """Take bytes."""
-
-
-@contextmanager
-def system_errors(name: str, what: str | None = None, cause: str | None = None) -> Iterator[None]:
-    """Turn an `OSError` of a call on the target `name` into a `WriteError`."""
-    try:
-        yield
-    except CordBundleError:
-        raise
-    except OSError as error:
-        if not is_of_system(error):
-            raise
-        reason = error.strerror or str(error)
-        text = reason if what is None else f"{what}: {reason}"
-        raise WriteError(text, errno=error.errno, source=name, cause=cause) from error
-
-
-@contextmanager
-def tolerated() -> Iterator[None]:
-    """Go on behind the block after an `OSError` of a system call in it."""
-    try:
-        yield
-    except OSError as error:
-        if not is_of_system(error):
-            raise
-
-
-def is_of_system(error: OSError) -> bool:
-    """Return whether a system call failed.
-
-    What the handler of a signal raises arrives in the middle of a call too, and may well be an
-    `OSError`, such as `TimeoutError`; it has no number, and has to reach the caller as it is.
-    """
-    return error.errno is not None
-
-
-class Meter:
-    """Counts bytes and tells `progress`: at the start, about every 4 MiB, and at the end."""
-
-    __slots__ = ("_next", "_progress", "_total", "done")
-
-    def __init__(self, total: int, progress: Progress | None) -> None:
-        self.done = 0
-        self._total = total
-        self._progress = progress
-        self._next = _REPORT_EVERY
-        self._report()
-
-    def advance(self, count: int) -> None:
-        """Count bytes that moved; the last report is left to `finish`."""
-        self.done += count
-        if self._next <= self.done < self._total:
-            self._next = self.done + _REPORT_EVERY
-            self._report()
-
-    def finish(self) -> None:
-        """Report the end."""
-        self._report()
-
-    def _report(self) -> None:
-        if self._progress is not None:
-            self._progress(self.done, self._total)
 
 
 class Sink:
@@ -137,7 +69,7 @@ class Sink:
         self.done = 0
         self._meter = meter
 
-    def write(self, views: list[memoryview], size: int) -> None:
+    def write(self, views: Sequence[bytes | memoryview], size: int) -> None:
         """Write all of `views`, `size` bytes together, in order.
 
         Raises:
@@ -179,17 +111,9 @@ class Sink:
             actual=f"{self.done} bytes written",
         )
 
-    @contextmanager
-    def system_call(self) -> Iterator[None]:
+    def system_call(self) -> AbstractContextManager[None]:
         """Turn an `OSError` of a system call into the error that says how far it came."""
-        try:
-            yield
-        except CordBundleError:
-            raise
-        except OSError as error:
-            if not is_of_system(error):
-                raise
-            raise self.failure(error.strerror or str(error), error.errno) from error
+        return turned_into(lambda error: self.failure(reason(error), error.errno))
 
 
 class ObjectSink(Sink):
@@ -201,9 +125,10 @@ class ObjectSink(Sink):
         super().__init__(name, total, meter)
         self._target = target
 
-    def write(self, views: list[memoryview], size: int) -> None:
+    def write(self, views: Sequence[bytes | memoryview], size: int) -> None:
         """Hand over `views` one after the other, in steps of at most 8 MiB."""
-        for view in views:
+        for memory in views:
+            view = memoryview(memory)
             done = 0
             while done < view.nbytes:
                 done += self._take(view[done : done + OBJECT_STEP])
@@ -244,25 +169,25 @@ class DescriptorSink(Sink):
         self.descriptor = descriptor
         self._timeout = timeout
 
-    def write(self, views: list[memoryview], size: int) -> None:
+    def write(self, views: Sequence[bytes | memoryview], size: int) -> None:
         """Write `views` in batches; where a call ends inside one, go on there."""
         if not size:
             return
         count = self._take(views[:_MAX_VIEWS])
         if count == size:
             return
-        views = list(views)  # the first one is cut where a call ends inside it
+        rest = [memoryview(view) for view in views]  # cut where a call ends inside one
         at = 0
         while True:
-            while at < len(views) and count >= views[at].nbytes:
-                count -= views[at].nbytes
+            while at < len(rest) and count >= rest[at].nbytes:
+                count -= rest[at].nbytes
                 at += 1
-            if at == len(views):
+            if at == len(rest):
                 return
-            views[at] = views[at][count:]
-            count = self._take(views[at : at + _MAX_VIEWS])
+            rest[at] = rest[at][count:]
+            count = self._take(rest[at : at + _MAX_VIEWS])
 
-    def _take(self, views: list[memoryview]) -> int:
+    def _take(self, views: Sequence[bytes | memoryview]) -> int:
         """Write some bytes of `views`; return how many, never 0."""
         with self.system_call():
             count = self._write_some(views)
@@ -271,7 +196,7 @@ class DescriptorSink(Sink):
         self.advance(count)
         return count
 
-    def _write_some(self, views: list[memoryview]) -> int:
+    def _write_some(self, views: Sequence[bytes | memoryview]) -> int:
         while True:
             try:
                 if len(views) > 1 and hasattr(os, "writev"):

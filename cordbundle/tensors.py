@@ -11,11 +11,10 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from cordbundle.arrays import source_of
+from cordbundle.arrays import plain_torch, source_of
 from cordbundle.cord import Cord, Deferred
 from cordbundle.errors import LayoutError, TooLargeError
 from cordbundle.scalar_types import ScalarType
@@ -45,10 +44,12 @@ __all__ = [
 
 _MAX_SIZE = 2**31 - 1  # sizes are int32 in the schema
 _MAX_RANK = 255  # dim orders are ubytes
+_NUMBERS = (bool, int, float)
+_AMBIGUOUS = 4  # from this rank on a row-major tensor may be channels last as well
+_ROW_MAJOR = tuple(tuple(range(rank)) for rank in range(_AMBIGUOUS))
 
 
-@dataclass(frozen=True, slots=True)
-class TensorDescription:
+class TensorDescription(NamedTuple):
     """What a file stores of a tensor.
 
     Attributes:
@@ -84,7 +85,9 @@ class Gather(Deferred):
         return self._source.gathered(self._dim_order)
 
 
-def describe(array: Array, *, dim_order: Sequence[int] | None = None) -> TensorDescription:
+def describe(
+    array: Array, *, dim_order: Sequence[int] | None = None, copy_below: int = 0
+) -> TensorDescription:
     """Describe an array as a file stores it, by reference.
 
     Taken are NumPy arrays and scalars (also with the types of ml_dtypes), PyTorch tensors, anything
@@ -100,6 +103,7 @@ def describe(array: Array, *, dim_order: Sequence[int] | None = None) -> TensorD
         dim_order: The order to store the elements in. If None, the array's own, as
             `torch.Tensor.dim_order()` reports it; row-major for one that repeats elements
             (stride 0) or runs backwards.
+        copy_below: An array of fewer bytes may be copied at once, which takes less time.
 
     Returns:
         The description. O(rank²); no element is touched.
@@ -110,6 +114,12 @@ def describe(array: Array, *, dim_order: Sequence[int] | None = None) -> TensorD
         TooLargeError: A dimension of 2**31 or more, or more than 255 dimensions.
         TypeError: No array.
     """
+    if dim_order is None and "torch" in sys.modules:
+        plain = plain_torch(array, copy_below)
+        if plain is not None and len(plain[1]) < _AMBIGUOUS:
+            kind, sizes, cord = plain
+            _check_limits(sizes)
+            return TensorDescription(kind, sizes, _ROW_MAJOR[len(sizes)], cord, gathered=False)
     kind, source = source_of(array)
     sizes = tuple(source.sizes)
     _check_limits(sizes)
@@ -124,6 +134,8 @@ def describe(array: Array, *, dim_order: Sequence[int] | None = None) -> TensorD
         if held is not None:
             # Memory is flat already, which Cord() would look at again.
             cord = Cord.of(held.toreadonly()) if isinstance(held, memoryview) else Cord(held)
+            if len(cord) < copy_below and cord.is_memory:
+                cord = Cord(bytes(cord))
             return TensorDescription(kind, sizes, order, cord, gathered=False)
     return TensorDescription(kind, sizes, order, Cord.of(Gather(source, order)), gathered=True)
 
@@ -133,11 +145,11 @@ def _check_limits(sizes: tuple[int, ...]) -> None:
         raise TooLargeError(
             "too many dimensions", expected=f"at most {_MAX_RANK}", actual=len(sizes)
         )
-    for dim, size in enumerate(sizes):
-        if size > _MAX_SIZE:
-            raise TooLargeError(
-                f"dimension {dim} is too large", expected=f"at most {_MAX_SIZE}", actual=size
-            )
+    if max(sizes, default=0) > _MAX_SIZE:
+        dim = next(dim for dim, size in enumerate(sizes) if size > _MAX_SIZE)
+        raise TooLargeError(
+            f"dimension {dim} is too large", expected=f"at most {_MAX_SIZE}", actual=sizes[dim]
+        )
 
 
 def _permutation(dim_order: Sequence[int], rank: int) -> tuple[int, ...]:
@@ -162,6 +174,10 @@ def flatten(nested: object) -> list[object]:
     Raises:
         RecursionError: A container that holds itself.
     """
+    if type(nested) in (list, tuple):
+        items = cast("Sequence[object]", nested)
+        if _leaf_types().issuperset(map(type, items)):
+            return list(items)
     if "torch" in sys.modules:
         from torch.utils._pytree import tree_flatten
 
@@ -170,6 +186,15 @@ def flatten(nested: object) -> list[object]:
     leaves = []
     _flatten_into(leaves, nested)
     return leaves
+
+
+def _leaf_types() -> set[type]:
+    """Return types that are leaves for sure: most cases hold nothing else, and need no walk."""
+    if "torch" not in sys.modules:
+        return {TensorView, *_NUMBERS}
+    import torch
+
+    return {torch.Tensor, TensorView, *_NUMBERS}
 
 
 def _flatten_into(leaves: list[object], node: object) -> None:
@@ -202,12 +227,10 @@ def scalar_of(value: object) -> bool | int | float | None:
     larger than the 64 bits that a file holds. A 0-d array, which is a tensor, and what would lose
     precision (`numpy.longdouble`) give None.
     """
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return float(value)
+    if isinstance(value, _NUMBERS):
+        if isinstance(value, bool):
+            return value
+        return int(value) if isinstance(value, int) else float(value)
     if "numpy" in sys.modules:
         import numpy as np
 

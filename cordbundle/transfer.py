@@ -30,13 +30,25 @@ import os
 import sys
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from operator import is_
 
-from cordbundle.chunks import STEP, Chunk, Deferred, FileRange, Fill, fill_runs, produced
+from cordbundle.chunks import (
+    MEMORY,
+    STEP,
+    Chunk,
+    Deferred,
+    FileRange,
+    Fill,
+    fill_runs,
+    produced,
+    size_of,
+)
 from cordbundle.cord import Cord, Digest
 from cordbundle.digest import DIGEST_SIZE, Hasher
-from cordbundle.sinks import FileSink, Sink, is_of_system
+from cordbundle.failures import is_of_system
+from cordbundle.sinks import FileSink, Sink
 from cordbundle.tandem import copy_in_tandem
 
 __all__ = ["Digests", "Transfer", "is_hole"]
@@ -45,6 +57,7 @@ SMALL = 4096
 """Below this many bytes a chunk of any kind is joined with others, and a fill is no hole."""
 
 _TANDEM = 16 << 20  # from here on a second thread is worth its start
+_KINDS_OF_MEMORY = set(MEMORY)
 _JOIN_BELOW = 512  # mean bytes of a batch; above, writev costs less than a copy
 
 
@@ -114,7 +127,7 @@ class Transfer:
         self._chunks = cord.raw_chunks
         self._ends = cord.chunk_ends
         self._sink = sink
-        self._kinds = set(map(type, cord.raw_chunks))
+        self._kinds = _KINDS_OF_MEMORY if cord.is_memory else set(map(type, cord.raw_chunks))
         self._digests = digests
         self._late: list[tuple[int, Digest]] | None = None
         self._hashers: tuple[Hasher, ...] = ()
@@ -159,12 +172,12 @@ class Transfer:
         The common case, memory alone, takes no step of the interpreter per chunk.
         """
         first = self._chunks[start]
-        if not isinstance(first, memoryview) and first.size >= SMALL:
+        if not isinstance(first, MEMORY) and first.size >= SMALL:
             return 0
         base = self._ends[start - 1] if start else 0
         group = self._chunks[start : bisect_right(self._ends, base + STEP, start, stop)]
-        views: list[memoryview]
-        if self._kinds == {memoryview} or set(map(type, group)) == {memoryview}:
+        views: list[bytes | memoryview]
+        if self._kinds <= _KINDS_OF_MEMORY or set(map(type, group)) <= _KINDS_OF_MEMORY:
             views = group  # type: ignore[assignment]  # just seen
             size = self._ends[start + len(group) - 1] - base if group else 0
             self.moved["memory"] += size
@@ -174,20 +187,21 @@ class Transfer:
             self._emit(views, size)
         return len(views)
 
-    def _gather(self, group: list[Chunk], offset: int) -> tuple[list[memoryview], int]:
+    def _gather(self, group: list[Chunk], offset: int) -> tuple[list[bytes | memoryview], int]:
         """Turn the chunks up to the first large one into memory."""
-        views: list[memoryview] = []
+        views: list[bytes | memoryview] = []
         size = 0
         for chunk in group:
-            if isinstance(chunk, memoryview):
+            view: bytes | memoryview
+            if isinstance(chunk, MEMORY):
                 kind, view = "memory", chunk
             elif chunk.size < SMALL:
                 kind, view = self._small(chunk, offset + size)
             else:
                 break
             views.append(view)
-            size += view.nbytes
-            self.moved[kind] += view.nbytes
+            size += size_of(view)
+            self.moved[kind] += size_of(view)
         return views, size
 
     def _small(self, chunk: FileRange | Fill | Deferred, offset: int) -> tuple[str, memoryview]:
@@ -205,8 +219,8 @@ class Transfer:
         return "deferred", produced(chunk)
 
     def _single(self, chunk: Chunk) -> None:
-        if isinstance(chunk, memoryview):
-            self._memory("memory", chunk)
+        if isinstance(chunk, MEMORY):
+            self._memory("memory", memoryview(chunk))
         elif isinstance(chunk, FileRange):
             self._file(chunk)
         elif isinstance(chunk, Fill):
@@ -280,13 +294,13 @@ class Transfer:
             chunk.source.read_into(run, chunk.offset + done)
             yield run
 
-    def _emit(self, views: list[memoryview], size: int) -> None:
+    def _emit(self, views: Sequence[bytes | memoryview], size: int) -> None:
         if size < _JOIN_BELOW * len(views) and len(views) > 1:
-            views = [memoryview(b"".join(views))]
+            views = [b"".join(views)]
         self._hash(views)
         self._sink.write(views, size)
 
-    def _hash(self, views: Iterator[memoryview] | list[memoryview]) -> None:
+    def _hash(self, views: Iterable[bytes | memoryview]) -> None:
         if self._hashers:
             for view in views:
                 for hasher in self._hashers:
@@ -305,8 +319,10 @@ def _key(digest: Digest) -> tuple[int, ...]:
 def _find(wanted: list[Chunk], chunks: list[Chunk], starts: list[int]) -> int | None:
     """Return the first of `starts` where all of `wanted` stand in `chunks`."""
     for start in starts:
-        run = chunks[start : start + len(wanted)]
-        if len(run) == len(wanted) and all(a is b for a, b in zip(run, wanted, strict=True)):
+        stop = start + len(wanted)
+        # The last one first: where one object stands in many places, most are told by it.
+        is_there = stop <= len(chunks) and chunks[stop - 1] is wanted[-1]
+        if is_there and all(map(is_, wanted, chunks[start:stop])):
             return start
     return None
 

@@ -4,8 +4,8 @@ Rules of this file: a file at a path is replaced as a whole, never edited; nothi
 before every source was found unchanged; anything that is not a path is written as a stream, after
 all digests are computed; an `OSError` of a call on a target becomes a `WriteError`, and whatever
 the handler of a signal raises arrives as it is. How bytes move
-is the business of `transfer.py` and `sinks.py`, how a file is replaced that of `replacement.py`;
-nothing else in this package makes system calls that write.
+is the business of `transfer.py` and `sinks.py`, how a file is replaced that of `replacement.py`,
+whether it fits that of `space.py`; nothing else in this package makes system calls that write.
 """
 
 from __future__ import annotations
@@ -22,28 +22,21 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, Protocol, TypeGuard, TypeVar
 
-from cordbundle.chunks import FileRange, Fill, Slice
+from cordbundle.chunks import FileRange, Slice
 from cordbundle.cord import Cord, Digest
 from cordbundle.errors import WriteError
+from cordbundle.failures import system_errors, tolerated
+from cordbundle.progress import Meter, Progress
 from cordbundle.replacement import (
     Replacement,
     folder_to_sync,
     path_to_replace,
     sync_descriptor,
 )
-from cordbundle.sinks import (
-    DescriptorSink,
-    FileSink,
-    Meter,
-    ObjectSink,
-    Progress,
-    Sink,
-    Writable,
-    system_errors,
-    tolerated,
-)
+from cordbundle.sinks import DescriptorSink, FileSink, ObjectSink, Sink, Writable
 from cordbundle.source import SourceFile
-from cordbundle.transfer import Digests, Transfer, is_hole
+from cordbundle.space import check_space
+from cordbundle.transfer import Digests, Transfer
 
 if TYPE_CHECKING:
     from socket import socket
@@ -241,7 +234,7 @@ def _replace(
         for job in jobs:
             stack.callback(job.file.discard)  # before it exists: an interrupt may come between
             sinks.append(job.open(meter))
-        _check_space(jobs, sinks)
+        check_space([(job.cord, sink) for job, sink in zip(jobs, sinks, strict=True)])
         for job, sink in zip(jobs, sinks, strict=True):
             job.fill(sink, digests)
         meter.finish()
@@ -397,7 +390,7 @@ def _sources(cords: Iterable[Cord]) -> list[SourceFile]:
     while waiting:
         cord = waiting.pop()
         found.update(dict.fromkeys(cord.empty_sources))
-        if id(cord) in seen or set(map(type, cord.raw_chunks)) <= {memoryview, Fill}:
+        if id(cord) in seen or cord.is_memory:
             continue
         seen.add(id(cord))
         for chunk in cord.raw_chunks:
@@ -412,60 +405,6 @@ def _sources(cords: Iterable[Cord]) -> list[SourceFile]:
 def _check_unchanged(sources: list[SourceFile]) -> None:
     for source in sources:
         source.check_unchanged()
-
-
-def _check_space(jobs: list[_Job], sinks: list[FileSink]) -> None:
-    """Refuse what cannot fit, while nothing is written, where the system can tell.
-
-    Raises:
-        WriteError: With `ENOSPC`.
-    """
-    for device in {sink.device for sink in sinks}:
-        here = [(job, sink) for job, sink in zip(jobs, sinks, strict=True) if sink.device == device]
-        with system_errors(here[0][0].name):
-            free = _free_space(here[0][1].descriptor)
-        if free is None or sum(len(job.cord) for job, _ in here) <= free:
-            continue
-        need = sum(_least_space(job.cord, sink) for job, sink in here)
-        if need > free:
-            raise WriteError(
-                os.strerror(errno.ENOSPC),
-                errno=errno.ENOSPC,
-                source=", ".join(job.name for job, _ in here),
-                expected=f"{need} bytes of free space",
-                actual=f"{free} bytes",
-                cause="nothing was written",
-            )
-
-
-def _free_space(descriptor: int) -> int | None:
-    if not hasattr(os, "fstatvfs"):
-        return None
-    status = os.fstatvfs(descriptor)
-    if status.f_blocks == 0:  # a filesystem that does not count
-        return None
-    blocks = status.f_bfree if os.geteuid() == 0 else status.f_bavail
-    return blocks * status.f_frsize
-
-
-def _least_space(cord: Cord, sink: FileSink) -> int:
-    """Return how many bytes take space where extents are shared and holes stay holes.
-
-    O(chunks), and asked only where the disk is nearly full.
-    """
-    need = len(cord)
-    ranges: Counter[SourceFile] = Counter()
-    for end, chunk in zip(cord.chunk_ends, cord.raw_chunks, strict=True):
-        if isinstance(chunk, FileRange):
-            shared = sink.try_share(chunk, end - chunk.size)
-            ranges[chunk.source] += chunk.size - shared
-            need -= shared
-        elif isinstance(chunk, Fill) and is_hole(chunk):
-            need -= chunk.size
-    for source, size in ranges.items():
-        with source.descriptor() as descriptor:
-            need -= max(0, size - os.fstat(descriptor).st_blocks * 512)
-    return need
 
 
 class _BinaryFile(Protocol):

@@ -8,12 +8,26 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-__all__ = ["FakeObject", "broken_call", "counted_call", "litter", "short_calls", "short_reads"]
+__all__ = [
+    "FakeObject",
+    "broken_call",
+    "counted_call",
+    "litter",
+    "mounted_image",
+    "short_calls",
+    "short_reads",
+]
+
+_MIB = 1 << 20
+_SYSTEM = "/usr/sbin:/sbin:/usr/bin:/bin"
 
 
 class FakeObject:
@@ -108,3 +122,28 @@ def short_reads(limit: int) -> Iterator[None]:
 
     with _replaced("preadv", preadv):
         yield
+
+
+@contextlib.contextmanager
+def mounted_image(kind: str, size: int, image: Path, folder: Path) -> Iterator[Path]:
+    """Lend a folder on a real filesystem of its own; skip the test where that is not allowed.
+
+    Args:
+        kind: The filesystem, as `mkfs` names it.
+        size: Its size in MiB.
+        image: The file to make that holds it.
+        folder: The folder to make that it is mounted at.
+    """
+    make = shutil.which(f"mkfs.{kind}", path=_SYSTEM)
+    if os.geteuid() != 0 or make is None:
+        pytest.skip(f"needs root and mkfs.{kind}")
+    with image.open("wb") as file:
+        file.truncate(size * _MIB)
+    subprocess.run([make, "-q", image], check=True, capture_output=True)
+    folder.mkdir()
+    if subprocess.run(["mount", "-o", "loop", image, folder], check=False).returncode != 0:
+        pytest.skip("cannot mount an image")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)

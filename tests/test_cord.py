@@ -1086,3 +1086,86 @@ print("alive")
     )
 
     assert (done.stdout, done.stderr) == ("alive\n", "")
+
+
+# Many at once --------------------------------------------------------------------------------
+
+
+def test_bytes_are_held_themselves() -> None:
+    data = b"never changes"
+    cord = Cord()
+
+    cord.append(data)
+    cord.extend([data])
+
+    assert [chunk is data for chunk in cord.raw_chunks] == [True, True]
+    assert Cord(data).raw_chunks[0] is data
+    assert cord[3:].raw_chunks[1] is data
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [b"abc", b"", b"de"],
+        [b"abc", bytearray(b"de"), memoryview(b"fgh")[1:]],
+        [Cord(b"ab") + b"cd", b"", Cord(), Cord.of(Fill(3))],
+        [b"", b""],
+        [],
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("start", [b"", b"before"])
+def test_extending_is_appending_one_after_the_other(start: bytes, pieces: list[bytes]) -> None:
+    extended, appended = Cord(start), Cord(start)
+
+    extended.extend(iter(pieces))
+    for piece in pieces:
+        appended.append(piece)
+
+    assert bytes(extended) == bytes(appended)
+    assert extended.chunk_ends == appended.chunk_ends
+    assert extended.is_memory == appended.is_memory
+    extended.check_invariants()
+
+
+@pytest.mark.parametrize("bad", ["text", 5, None])
+def test_extending_by_what_is_no_bytes_takes_nothing(bad: object) -> None:
+    cord = Cord(b"as it was")
+
+    with pytest.raises(TypeError):
+        cord.extend([b"abc", bad])  # type: ignore[list-item]
+
+    assert cord == b"as it was"
+
+
+@pytest.mark.parametrize("piece", [b"abc", bytearray(b"abc"), memoryview(b"abc"), "abc", Cord()])
+def test_a_single_piece_is_no_iterable_of_pieces(piece: object) -> None:
+    with pytest.raises(TypeError, match=r"one piece; use append\(\)"):
+        Cord().extend(piece)  # type: ignore[arg-type]
+
+
+def test_a_cord_knows_whether_all_of_it_is_memory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"file")
+    memory = Cord(b"a") + bytearray(b"b")
+    mixed = memory + Cord.from_file(tmp_path / "file")
+
+    assert memory.is_memory and copy.copy(memory).is_memory and memory[1:].is_memory
+    assert not (mixed.is_memory or copy.copy(mixed).is_memory or mixed[1:].is_memory)
+    assert not Cord.of(b"a", Fill(1)).is_memory
+
+
+def test_a_part_of_a_part_of_a_deferred_chunk_is_a_part_of_the_whole() -> None:
+    whole = Produced(b"0123456789")
+
+    (part,) = Cord.of(whole)[2:9][3:5].raw_chunks
+
+    assert isinstance(part, chunks_module.Slice)
+    assert part.whole is whole
+    assert bytes(part.produce()) == b"56"
+
+
+def test_the_same_bytes_are_one_by_identity_however_they_are_held() -> None:
+    data = b"held twice"
+
+    assert Cord(data).identity() == Cord(memoryview(data)).identity()
+    assert Cord(data)[2:5].identity() == Cord(memoryview(data)[2:5]).identity()

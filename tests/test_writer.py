@@ -7,7 +7,6 @@ import io
 import itertools
 import mmap
 import os
-import shutil
 import socket
 import stat
 import subprocess
@@ -24,7 +23,7 @@ from cordbundle.cord import Cord, Deferred, Digest, Fill
 from cordbundle.errors import SourceChangedError, WriteError
 from cordbundle.sinks import OBJECT_STEP
 from cordbundle.writer import write, write_all
-from tests.faults import FakeObject, counted_call, litter, short_calls
+from tests.faults import FakeObject, counted_call, litter, mounted_image, short_calls
 
 MIB = 1 << 20
 
@@ -479,18 +478,8 @@ def test_progress_begins_at_zero_rises_and_ends_at_the_total(tmp_path: Path) -> 
 @pytest.fixture(params=["xfs", "btrfs"])
 def sharing_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     """Return a folder on a filesystem that shares extents; skip where it cannot be mounted."""
-    image, folder = tmp_path / "image", tmp_path / "disk"
-    folder.mkdir()
-    make = shutil.which(f"mkfs.{request.param}", path="/usr/sbin:/sbin:/usr/bin")
-    if os.geteuid() != 0 or make is None:
-        pytest.skip(f"needs root and mkfs.{request.param}")
-    with image.open("wb") as file:
-        file.truncate(400 * MIB)
-    subprocess.run([make, "-q", image], check=True, capture_output=True)
-    if subprocess.run(["mount", "-o", "loop", image, folder], check=False).returncode != 0:
-        pytest.skip("cannot mount an image")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
+    with mounted_image(request.param, 400, tmp_path / "image", tmp_path / "disk") as folder:
+        yield folder
 
 
 @pytest.mark.parametrize("start", [0, 100, 4096])
@@ -768,3 +757,46 @@ def test_a_set_with_a_changed_source_changes_nothing(tmp_path: Path, source: Pat
     with pytest.raises(SourceChangedError):
         write_all({tmp_path / "a": Cord(b"a"), tmp_path / "b": cord})
     assert sorted(os.listdir(tmp_path)) == ["source"]
+
+
+# Many small chunks ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 64, 700])
+def test_many_small_chunks_arrive_in_order(tmp_path: Path, size: int) -> None:
+    pieces = [number.to_bytes(4, "little") * size for number in range(5000)]
+    cord = Cord()
+    cord.extend(pieces)
+
+    report = write(cord, tmp_path / "out")
+
+    assert (tmp_path / "out").read_bytes() == b"".join(pieces)
+    assert report.transfers == {"memory": len(cord)}
+
+
+def test_an_object_gets_views_of_bytes_that_are_not_copied(tmp_path: Path) -> None:
+    data = bytes(OBJECT_STEP + 1)
+    owners: list[object] = []
+
+    class Target:
+        def write(self, view: memoryview) -> int:
+            owners.append(view.obj)
+            return view.nbytes
+
+    write(Cord(data), Target())
+
+    assert [owner is data for owner in owners] == [True, True]
+
+
+def test_a_digest_is_of_its_own_chunks_behind_many_that_are_alike(tmp_path: Path) -> None:
+    one, other, end = b"same object", b"other", b"end"
+    covered = Cord()
+    covered.extend([one, one, end])
+    cord = Cord()
+    cord.extend([one] * 50 + [one, other, end])
+    cord = cord + covered + Cord.of(Digest(covered))
+
+    write(cord, tmp_path / "out")
+
+    expected = one * 51 + other + end + one * 2 + end
+    assert (tmp_path / "out").read_bytes() == (expected + xxhash.xxh3_128_digest(one * 2 + end))

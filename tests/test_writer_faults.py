@@ -756,6 +756,83 @@ def test_a_temporary_file_is_locked_while_it_is_written(target: Path) -> None:
     assert locked == [True]
 
 
+def test_a_temporary_file_that_another_writer_removes_before_it_is_locked_is_made_again(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = fcntl.flock
+    removed: list[str] = []
+
+    def flock(descriptor: int, operation: int) -> None:
+        if len(removed) < 3:
+            removed.extend(litter(target.parent))
+            (target.parent / removed[-1]).unlink()
+        real(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    write(Cord(b"new"), target)
+
+    assert len(set(removed)) == 3
+    assert os.listdir(target.parent) == ["target"]
+    assert target.read_bytes() == b"new"
+
+
+def test_temporary_files_that_always_vanish_are_an_error_and_not_a_loop(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a filesystem that does not find what it has just made."""
+    real = os.lstat
+
+    def lstat(path: str) -> os.stat_result:
+        if str(path).endswith(".cordbundle-tmp"):
+            raise FileNotFoundError(errno.ENOENT, "not found")
+        return real(path)
+
+    with counted_call("open") as calls:
+        monkeypatch.setattr(os, "lstat", lstat)
+        with pytest.raises(WriteError, match="vanish as soon as they are made") as caught:
+            write(Cord(b"new"), target)
+
+    assert caught.value.errno == errno.ENOENT
+    assert len(calls) <= 100
+    assert intact(target)
+
+
+def test_a_filesystem_that_does_not_count_links_is_written_to(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.fstat
+
+    def fstat(descriptor: int) -> os.stat_result:
+        fields = list(real(descriptor))
+        fields[stat.ST_NLINK] = 0
+        return os.stat_result(fields)
+
+    monkeypatch.setattr(os, "fstat", fstat)
+    write(Cord(b"new"), target)
+
+    assert os.listdir(target.parent) == ["target"]
+    assert target.read_bytes() == b"new"
+
+
+def test_a_living_file_that_took_the_name_of_a_dead_one_is_not_removed(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name changes hands between the opening of the dead file and a look at the name."""
+    path = dead(target.parent, "target")
+    real = fcntl.flock
+
+    def flock(descriptor: int, operation: int) -> None:
+        real(descriptor, operation)
+        if operation & fcntl.LOCK_NB and path.read_bytes() == b"left behind":
+            path.unlink()
+            path.write_bytes(b"alive")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    write(Cord(b"new"), target)
+
+    assert path.read_bytes() == b"alive"
+
+
 def test_many_writers_of_one_target_leave_one_of_their_files(target: Path) -> None:
     candidates = [bytes([i]) * 100_000 for i in range(8)]
     reports: list[int] = []

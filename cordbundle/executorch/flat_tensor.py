@@ -207,7 +207,4 @@ class SegmentBytes(Sequence[bytes]):
 def _whole_bytes(cord: Cord) -> bytes | None:
     """Return the `bytes` that a Cord is, if it is one: they are cut faster than views of them."""
     chunk = cord.first_chunk()
-    if not isinstance(chunk, memoryview) or chunk.nbytes != len(cord):
-        return None
-    owner: object = chunk.obj
-    return owner if type(owner) is bytes and len(owner) == chunk.nbytes else None
+    return chunk if isinstance(chunk, bytes) and len(chunk) == len(cord) else None

@@ -205,6 +205,7 @@ class _Builder:
         "_fars",
         "_minalign",
         "_order",
+        "_packers",
         "_payloads",
         "_vectors",
         "_vtables",
@@ -231,6 +232,7 @@ class _Builder:
         self._vectors: dict[str, dict[tuple[object, ...], bytes]] = {}
         self._payloads: dict[int, Cord] = {}  # by the index of their empty piece
         self._fars: list[tuple[int, Far]] = []
+        self._packers: dict[int, Callable[..., bytes]] = {}  # of vectors of tables, by length
 
     def alignment(self, field: Field) -> int:
         """Return the alignment of a byte vector."""
@@ -281,34 +283,37 @@ class _Builder:
     def table_vector(self, tables: Sequence[int]) -> int:
         """Lay a vector of offsets to tables, given by their positions."""
         count = len(tables)
+        pack = self._packers.get(count)
+        if pack is None:
+            pack = self._packers[count] = struct.Struct(f"<{count + 1}I").pack
         padding = -self.position & 3
         first = self.position + padding + 4 * count
         if first > LIMIT:
             _too_large(first)
         offsets = map(sub, range(first, first - 4 * count, -4), tables)
-        self.pieces.append(struct.pack(f"<{count + 1}I", count, *offsets) + _ZEROS[padding])
+        self.pieces.append(pack(count, *offsets) + _ZEROS[padding])
         self.position = first + 4
         return self.position
 
     def payload(self, value: object, field: Field, align: int) -> int:
         """Lay a byte vector: by reference, or as a copy if it is small."""
-        if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
-            value = packed_vector(tuple(value), field)[4:]
-        if not isinstance(value, bytes) or len(value) >= _JOINED:
-            value = value if isinstance(value, Cord) else payload_cord(value, field)
+        if type(value) is not bytes or len(value) >= _JOINED:
+            value = _payload(value, field)
         size = len(value)
         end = self.position + size
-        end += -end % max(4, align)
+        padding = -end % (align if align > 4 else 4)
+        end += padding
         if end > LIMIT:
             _too_large(end)
         self._minalign = max(self._minalign, align)
-        self.pieces.append(bytes(end - self.position - size))
+        pieces = self.pieces
+        pieces.append(bytes(padding))
         if isinstance(value, Cord):
-            self._payloads[len(self.pieces)] = value
-            self.pieces.append(b"")
+            self._payloads[len(pieces)] = value
+            pieces.append(b"")
         else:
-            self.pieces.append(value)
-        self.pieces.append(struct.pack("<I", size))
+            pieces.append(value)
+        pieces.append(_LENGTH.pack(size))
         self.position = end + 4
         return self.position
 
@@ -369,6 +374,15 @@ class _Union(dict[type, tuple[int, Callable[[object], int]]]):
         index = names.index(cls.__name__)
         self[cls] = index + 1, self._encoders[index]()
         return self[cls]
+
+
+def _payload(value: object, field: Field) -> bytes | Cord:
+    """Return a byte vector as what is laid: a copy if it is small `bytes`, else a reference."""
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+        value = packed_vector(tuple(value), field)[4:]
+    if isinstance(value, bytes) and len(value) < _JOINED:
+        return value
+    return value if isinstance(value, Cord) else payload_cord(value, field)
 
 
 def _too_large(size: int) -> NoReturn:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from cordbundle.chunks import size_of
 from cordbundle.cord import Cord
 from cordbundle.errors import FormatError, TruncatedError
 from cordbundle.flatbuffer.schema import Table
@@ -86,13 +87,18 @@ class _Pages:
         self._cord = cord
         self._kept: OrderedDict[int, bytes] = OrderedDict()
         self._lock = threading.Lock()
+        self._last = (-1, b"")  # most reads are near the one before, and need no lock
 
     def read(self, at: int, size: int) -> bytes:
         """Return a range that is known to be inside."""
         if size > _PAGE:
             return _read(self._cord, at, size)
         number, start = divmod(at, _PAGE)
-        run = self._page(number)[start : start + size]
+        last, page = self._last
+        if last != number:
+            page = self._page(number)
+            self._last = number, page
+        run = page[start : start + size]
         return run if len(run) == size else run + self._page(number + 1)[: size - len(run)]
 
     def _page(self, number: int) -> bytes:
@@ -146,7 +152,7 @@ class Reader:
         self._unpackers: dict[str, Callable[[int], tuple[object, ...]]] = {}
         self._offsets: dict[tuple[type, int], tuple[int, tuple[int, ...]]] = {}
         first = self._cord.first_chunk()
-        if isinstance(first, memoryview) and first.nbytes == self.size:
+        if isinstance(first, bytes | memoryview) and size_of(first) == self.size:
             self._flat = first
         elif self.size <= _AT_ONCE:
             self._flat = _read(self._cord, 0, self.size)
@@ -255,8 +261,10 @@ class Reader:
 
     def u32(self, at: int, what: str) -> int:
         """Read an unsigned 32-bit number."""
-        (number,) = _U32.unpack(self.read(at, 4, what))
-        return int(number)
+        self.need(at, 4, what)
+        flat = self._flat
+        number: int = _U32.unpack(self._pages.read(at, 4) if flat is None else flat[at : at + 4])[0]
+        return number
 
     def follow(self, at: int, what: str) -> int:
         """Return the position that the offset at `at` points to.

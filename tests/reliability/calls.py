@@ -2,7 +2,7 @@
 
 Rules of this file: it replaces the functions through which this package reaches the system, of
 `os`, `fcntl` and `select` and the C library's `fallocate`, for the length of a `with`; what it is
-not asked to break it hands to the real one. That these are all is checked with strace
+not asked to break it hands to the real one. What is not listed here is failed by strace
 (`python -m tests.reliability.kernel_faults`).
 """
 
@@ -24,8 +24,18 @@ from cordbundle import sinks
 __all__ = ["Act", "Call", "fail", "intercepted", "record"]
 
 _OS_CALLS = [
-    *("open", "close", "dup", "stat", "lstat", "fstat", "fstatvfs", "access", "readlink"),
-    *("scandir", "preadv", "write", "writev", "pwrite", "lseek", "ftruncate", "copy_file_range"),
+    *("open", "close", "dup", "stat", "lstat", "fstat", "statvfs", "fstatvfs", "access"),
+    *(
+        "readlink",
+        "scandir",
+        "preadv",
+        "write",
+        "writev",
+        "pwrite",
+        "lseek",
+        "ftruncate",
+        "copy_file_range",
+    ),
     *("fchown", "fchmod", "fsync", "replace", "unlink"),
 ]
 

@@ -25,6 +25,7 @@ from typing import Any
 import pytest
 
 from cordbundle import sinks
+from cordbundle.errors import WriteError
 from tests.reliability.calls import Act, Call, fail, intercepted
 from tests.reliability.sample import sample_bundle
 from tests.reliability.targets import TARGETS, AtPath, Outcome, Target, ToObject, is_expected
@@ -40,6 +41,7 @@ __all__ = [
     "try_call",
     "try_cleanup",
     "try_interrupt",
+    "try_protected",
 ]
 
 ERRORS = [
@@ -190,6 +192,20 @@ def try_cleanup(target: AtPath, wanted: Call, number: int) -> bool:
     return bool(left)
 
 
+def try_protected(target: AtPath, number: int) -> None:
+    """Let the old file be write-protected, and the look at its filesystem fail.
+
+    Raises:
+        AssertionError: The target is no longer the old file, or another error arrived.
+    """
+
+    def act(call: Call, real: Callable[[], Any]) -> Any:
+        return fail(number, call, real) if call.name in ("access", "statvfs") else real()
+
+    outcome = _run(target, act, "write-protected")
+    assert isinstance(outcome, WriteError) and outcome.errno == number, repr(outcome)
+
+
 def try_interrupt(
     target: Target, wanted: Call, error: type[BaseException], *, before: bool
 ) -> None:
@@ -280,7 +296,8 @@ def _number_of(call: Call) -> int | None:
 
 def _size(call: Call) -> int:
     data = call.arguments[1]
-    return sum(memoryview(view).nbytes for view in data) if call.name == "writev" else data.nbytes
+    views = data if call.name == "writev" else [data]
+    return sum(memoryview(view).nbytes for view in views)
 
 
 def _shortened(call: Call, size: int) -> int:
@@ -328,6 +345,10 @@ def _try_all(target: Target, all_errors: bool, stride: int) -> Counter[str]:
     found: Counter[str] = Counter()
     calls = calls_of(target)
     found["calls"] = len(calls)
+    if type(target) is AtPath:
+        for number in ERRORS:
+            try_protected(target, number)
+            found["error points"] += 1
     for call in calls:
         for number in (number for number in ERRORS if not is_lie(call, number)):
             found["error points"] += 1
@@ -336,7 +357,7 @@ def _try_all(target: Target, all_errors: bool, stride: int) -> Counter[str]:
             for before in (True, False):
                 try_interrupt(target, call, error, before=before)
                 found["interrupt points"] += 1
-        if isinstance(target, AtPath) and type(target) is AtPath:
+        if type(target) is AtPath:
             found["cleanup points"] += 1
             found["temporary files left by a failing unlink"] += try_cleanup(
                 target, call, errno.EIO

@@ -40,7 +40,7 @@ def kinds(cord: Cord) -> set[str]:
     """Return which ways chunks of a Cord have to go."""
     found = set()
     for chunk in cord.raw_chunks:
-        if isinstance(chunk, memoryview):
+        if isinstance(chunk, bytes | memoryview):
             found.add("memory")
         elif isinstance(chunk, Digest):
             found.add("digest")

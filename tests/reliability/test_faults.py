@@ -18,9 +18,10 @@ from tests.reliability.faults import (
     try_call,
     try_cleanup,
     try_interrupt,
+    try_protected,
 )
 from tests.reliability.sample import kinds, sample_bundle
-from tests.reliability.targets import TARGETS, AtPath, Target
+from tests.reliability.targets import OLD, TARGETS, AtPath, Target
 
 TRANSIENT = [errno.EINTR, errno.EAGAIN]
 REFUSING = [errno.EPERM, errno.EBADF, errno.EEXIST, errno.ENOENT]
@@ -61,6 +62,15 @@ def test_every_call_may_fail(target: Target, number: int) -> None:
     failed = [try_call(target, call, number) for call in calls]
 
     assert any(failed)
+
+
+@pytest.mark.parametrize("number", FULL + TRANSIENT + REFUSING, ids=errno.errorcode.get)
+def test_a_look_at_the_filesystem_of_a_protected_file_may_fail(
+    at_path: AtPath, number: int
+) -> None:
+    try_protected(at_path, number)
+
+    assert at_path.path.read_bytes() == OLD
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])

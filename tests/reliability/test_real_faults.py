@@ -19,7 +19,7 @@ import pytest
 from cordbundle.cord import Cord, Digest
 from cordbundle.errors import WriteError
 from cordbundle.writer import write, write_all
-from tests.faults import counted_call, litter
+from tests.faults import counted_call, litter, mounted_image
 
 MIB = 1 << 20
 OLD = b"the old file"
@@ -41,21 +41,12 @@ def unmount(folder: Path) -> None:
 @pytest.fixture(params=["ext4", "xfs"])
 def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     """Return a folder on a real filesystem, all but 8 MiB of it in use."""
-    image, folder = tmp_path / "image", tmp_path / "disk"
-    folder.mkdir()
-    make = shutil.which(f"mkfs.{request.param}", path="/usr/sbin:/sbin:/usr/bin")
-    if os.geteuid() != 0 or make is None:
-        pytest.skip(f"needs root and mkfs.{request.param}")
-    with image.open("wb") as file:
-        file.truncate({"ext4": 48, "xfs": 300}[request.param] * MIB)
-    subprocess.run([make, "-q", image], check=True, capture_output=True)
-    if subprocess.run(["mount", "-o", "loop", image, folder], check=False).returncode != 0:
-        pytest.skip("cannot mount an image")
-    status = os.statvfs(folder)
-    with (folder / "ballast").open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, status.f_bfree * status.f_bsize - 8 * MIB)
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
+    size = {"ext4": 48, "xfs": 300}[request.param]
+    with mounted_image(request.param, size, tmp_path / "image", tmp_path / "disk") as folder:
+        status = os.statvfs(folder)
+        with (folder / "ballast").open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, status.f_bfree * status.f_bsize - 8 * MIB)
+        yield folder
 
 
 @pytest.fixture
@@ -143,18 +134,10 @@ def test_a_read_only_filesystem_is_an_error_with_its_number(tmp_path: Path, name
 
 
 def test_a_quota_that_is_used_up_is_an_error_with_its_number(tmp_path: Path) -> None:
-    image, folder = tmp_path / "image", tmp_path / "folder"
-    folder.mkdir()
-    places = "/usr/sbin:/sbin:/usr/bin:/bin"
-    make, control = shutil.which("mkfs.btrfs", path=places), shutil.which("btrfs", path=places)
-    if os.geteuid() != 0 or make is None or control is None:
-        pytest.skip("needs root and Btrfs's tools")
-    with image.open("wb") as file:
-        file.truncate(200 * MIB)
-    subprocess.run([make, "-q", image], check=True, capture_output=True)
-    if subprocess.run(["mount", "-o", "loop", image, folder], check=False).returncode != 0:
-        pytest.skip("cannot mount an image")
-    try:
+    control = shutil.which("btrfs", path="/usr/sbin:/sbin:/usr/bin:/bin")
+    if control is None:
+        pytest.skip("needs Btrfs's tools")
+    with mounted_image("btrfs", 200, tmp_path / "image", tmp_path / "disk") as folder:
         (folder / "target").write_bytes(OLD)
         subprocess.run([control, "quota", "enable", folder], check=True)
         limit = [control, "qgroup", "limit", "2M", os.fspath(folder)]
@@ -162,8 +145,6 @@ def test_a_quota_that_is_used_up_is_an_error_with_its_number(tmp_path: Path) -> 
         with pytest.raises(WriteError) as caught:
             write(Cord(os.urandom(8 * MIB)), folder / "target")
         found = os.listdir(folder), (folder / "target").read_bytes()
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
 
     assert caught.value.errno == errno.EDQUOT
     assert found == (["target"], OLD)

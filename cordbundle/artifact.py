@@ -26,11 +26,19 @@ from cordbundle.headers import (
     identify,
     parse_header,
 )
+from cordbundle.layout import MAX_ALIGNMENT
 from cordbundle.scalar_types import ScalarType
-from cordbundle.segment_check import HARMLESS, SegmentRange, check_header, check_segments
+from cordbundle.segment_check import (
+    HARMLESS,
+    SegmentRange,
+    check_header,
+    check_segments,
+    gaps,
+    nbytes,
+)
 
 if TYPE_CHECKING:
-    from cordbundle.sinks import Progress
+    from cordbundle.progress import Progress
 
 __all__ = ["Artifact", "SegmentRange"]
 
@@ -39,6 +47,8 @@ Self = TypeVar("Self", bound="Artifact")
 
 _KEPT = frozenset({"_cord", "_head", "header", "kind", "name"})
 """Attributes of a file that stay when it is closed."""
+
+_PAGE = 4096
 
 _MAX_END = 2**63 - 1
 """Last position that any system can address in a file."""
@@ -122,7 +132,7 @@ class Artifact:
                     offset=len(self.cord),
                     expected=f"{end} bytes",
                     actual=f"{len(self.cord)} bytes",
-                    cause=f"a download or copy is {end - len(self.cord)} bytes short",
+                    cause=f"a download or copy is {nbytes(end - len(self.cord))} short",
                 )
 
     @property
@@ -243,8 +253,8 @@ class Artifact:
         """Check everything that the format promises and return all that is wrong, by offset.
 
         The header is checked against the size of the file in any case; segments, and what refers to
-        them, only where the flatbuffer is sound, since they are found through it. At most
-        `MAX_FINDINGS` of each of these are returned.
+        them, only where the flatbuffer is sound, since they are found through it; padding only
+        where segments are in their places. The check stops at `MAX_FINDINGS`.
 
         Args:
             progress: Called with (bytes read, bytes to read); where no payload is read, once, when
@@ -253,16 +263,22 @@ class Artifact:
         Raises:
             SourceChangedError: The file shrinks while it is read.
         """
-        header = check_header(self.header, self.kind.header, self._head, len(self.cord))
-        damage = self._flatbuffer_findings()
-        further = () if damage else self._told(chain(self._segments(), self._contents()))
-        findings = [*header, *damage, *islice(further, MAX_FINDINGS)]
-        if progress is not None:
-            progress(self.metadata_end, self.metadata_end)
+        findings = list(islice(self._findings(progress), MAX_FINDINGS))
         return sorted(findings, key=lambda finding: finding.offset)
 
+    def _findings(self, progress: Progress | None) -> Iterator[Finding]:
+        yield from check_header(self.header, self.kind.header, self._head, len(self.cord))
+        structure = self._flatbuffer_findings()
+        if _are_harmless(structure):
+            structure += islice(self._told(self._segments()), MAX_FINDINGS)
+            yield from structure
+            yield from self._told(self._contents())
+        else:
+            yield from structure
+        yield from self._told(self._bytes(_are_harmless(structure), progress))
+
     def _flatbuffer_findings(self) -> list[Finding]:
-        return verify(self.reader(), self.ROOT)
+        return verify(self.reader(), self.ROOT, to_end=self.header is None)
 
     def _segments(self) -> Iterator[Finding]:
         yield from check_segments(
@@ -272,6 +288,25 @@ class Artifact:
     def _contents(self) -> Iterator[Finding]:
         """Yield what is wrong with what the metadata says, once its flatbuffer is sound."""
         yield from ()
+
+    def _bytes(self, is_structure_sound: bool, progress: Progress | None) -> Iterator[Finding]:
+        """Yield what is wrong with bytes outside the metadata, so far as they are known."""
+        if is_structure_sound and self.header is not None:
+            yield from self._padding(gaps(self.segment_ranges, self.header))
+        if progress is not None:
+            progress(self.metadata_end, self.metadata_end)
+
+    def _padding(self, places: Iterable[tuple[int, int]]) -> Iterator[Finding]:
+        """Yield the first byte of each place that is not zero; a page is read at a time."""
+        at, page = 0, b""
+        for start, stop in places:
+            if stop - start > MAX_ALIGNMENT:
+                continue  # no writer leaves as much; a hostile one would have it read
+            if stop > at + len(page):
+                at, page = start, bytes(self.cord[start : max(stop, start + _PAGE)])
+            rest = page[start - at : stop - at].lstrip(b"\0")
+            if rest:
+                yield Finding(stop - len(rest), "padding", "0", str(rest[0]))
 
     def _told(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """Yield findings, and last the error that ends them, as when a table is used too often."""
@@ -324,3 +359,8 @@ class Artifact:
                 actual=f"an end at {offset + size}",
             )
         return self.cord[offset : offset + size]
+
+
+def _are_harmless(findings: Iterable[Finding]) -> bool:
+    """Return whether findings leave no doubt where each segment is."""
+    return all(one.what in HARMLESS for one in findings)

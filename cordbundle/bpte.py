@@ -8,23 +8,21 @@ ours have a header and a segment table besides (`docs/format.md`). Where things 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from cordbundle import bpte_schema as schema
 from cordbundle.bpte_tables import SHOWN, BundleTables
-from cordbundle.bundle_check import check_bundle
+from cordbundle.bundle_check import check_bytes, check_header_digest, check_metadata
 from cordbundle.cord import Cord
 from cordbundle.errors import FormatError
-from cordbundle.flatbuffer import Finding
-from cordbundle.flatbuffer.verify import MAX_FINDINGS
-from cordbundle.segment_check import TRAILING
+from cordbundle.flatbuffer import Finding, no_collection
 from cordbundle.suites import MethodTestCase, MethodTestSuite
 from cordbundle.tensor_view import TensorShape, TensorView
 
 if TYPE_CHECKING:
-    from cordbundle.sinks import Progress
+    from cordbundle.progress import Progress
 
 __all__ = ["BundleFile"]
 
@@ -39,7 +37,8 @@ class BundleFile(BundleTables):
         Raises:
             FormatError: The metadata is damaged, or a value that no bundle can hold.
         """
-        return tuple(self._suite(suite) for suite in self._walk_root().method_test_suites or ())
+        with no_collection():
+            return tuple(self._suite(suite) for suite in self._walk_root().method_test_suites or ())
 
     def _suite(self, suite: schema.BundledMethodTestSuite) -> MethodTestSuite:
         name = suite.method_name or ""
@@ -93,13 +92,17 @@ class BundleFile(BundleTables):
         sizes = tuple(tensor.sizes or ())
         needed = TensorShape.of(scalar_type, sizes, order).nbytes
         cord = data if isinstance(data, Cord) else Cord()
-        return TensorView(scalar_type, sizes, order, cord[:needed])  # writers may store more
+        if len(cord) > needed:  # writers may store more
+            cord = cord[:needed]
+        return TensorView(scalar_type, sizes, order, cord)
 
     def verify(self, progress: Progress | None = None) -> list[Finding]:
         """Check everything that the format promises and return all that is wrong, by offset.
 
         Recomputes every digest, so it reads the whole file, once, through 1 MiB of memory. The
-        program inside is checked as `PteFile.verify` does.
+        program inside is checked as `PteFile.verify` does, and the cases against its methods. Where
+        the flatbuffer or the place of a segment is damaged, the digest in the header is recomputed
+        alone. The check stops at 1,000 findings.
 
         Args:
             progress: Called with (bytes read, bytes to read), about every 4 MiB; what it raises
@@ -108,7 +111,11 @@ class BundleFile(BundleTables):
         Raises:
             SourceChangedError: The file shrinks while it is read.
         """
-        findings = super().verify()
-        if all(finding.what == TRAILING for finding in findings):
-            findings += islice(self._told(check_bundle(self, progress)), MAX_FINDINGS)
-        return sorted(findings, key=lambda finding: finding.offset)
+        return super().verify(progress)
+
+    def _contents(self) -> Iterator[Finding]:
+        return check_metadata(self)
+
+    def _bytes(self, is_structure_sound: bool, progress: Progress | None) -> Iterator[Finding]:
+        check = check_bytes if is_structure_sound else check_header_digest
+        return check(self, progress)

@@ -146,10 +146,14 @@ class BundleTables(Artifact):
             if isinstance(tensor, schema.Tensor):
                 yield tensor, name
 
+    def suite_records(self) -> Iterator[tuple[schema.BundledMethodTestSuite, str]]:
+        """Yield the records of all suites with the names of their methods, shortened."""
+        for suite in self._walk_root().method_test_suites or ():
+            yield suite, (suite.method_name or "")[:SHOWN]
+
     def values(self) -> Iterator[tuple[schema.Value, str]]:
         """Yield the records of all inputs and expected outputs, named in the same way."""
-        for suite in self._walk_root().method_test_suites or ():
-            name = (suite.method_name or "")[:SHOWN]
+        for suite, name in self.suite_records():
             for number, case in enumerate(suite.test_cases or ()):
                 for word, values in (
                     ("input", case.inputs),

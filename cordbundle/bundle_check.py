@@ -1,13 +1,14 @@
 """What `verify` checks of a bundle beyond its flatbuffer: digests, segments, padding, the program.
 
-Rules of this file: every check yields findings and goes on; it runs after the structure was found
+Rules of this file: every check yields findings and goes on; it runs after the flatbuffer was found
 sound, so that offsets may be followed; digests and padding are checked in one pass, which reads
-each byte once, by descriptor, in bounded memory.
+each byte once, by descriptor, in bounded memory. What is asked for of suites is what ExecuTorch's
+runtime follows without a look (`devtools/bundled_program/bundled_program.cpp`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,86 +19,141 @@ from cordbundle.errors import FormatError
 from cordbundle.flatbuffer import Finding, byte_range, position_of
 from cordbundle.headers import BUNDLE_HEADER, HEADER_OFFSET
 from cordbundle.layout import LENGTH_PREFIX_SIZE, MAX_ALIGNMENT, Placement
-from cordbundle.pte import PteFile
-from cordbundle.record_check import Shapes
+from cordbundle.pte import Method, PteFile
+from cordbundle.record_check import Shapes, check_keys, shown
 from cordbundle.scan import DigestOf, Range, Zeros, scan
 
 if TYPE_CHECKING:
-    from cordbundle.sinks import Progress
+    from cordbundle.progress import Progress
 
-__all__ = ["check_bundle"]
+__all__ = ["check_bytes", "check_header_digest", "check_metadata"]
 
 _NO_DIGEST = bytes(DIGEST_SIZE)
 _MAX_USES = 4  # of a segment that a finding names
+_MAX_PADDING = MAX_ALIGNMENT + LENGTH_PREFIX_SIZE
 
 
-def check_bundle(file: BundleTables, progress: Progress | None) -> Iterator[Finding]:
-    """Yield what is wrong with a bundle whose flatbuffer and segment table are sound."""
-    yield from _check_indices(file)
+def check_metadata(file: BundleTables) -> Iterator[Finding]:
+    """Yield what is wrong with the records of a bundle whose flatbuffer is sound.
+
+    Raises:
+        FormatError: One place of the metadata is used too often to be read.
+    """
+    yield from _check_root(file)
+    yield from _check_suites(file)
     yield from _check_values(file)
     yield from _check_header(file)
+
+
+def check_bytes(file: BundleTables, progress: Progress | None) -> Iterator[Finding]:
+    """Yield what is wrong with the contents of a bundle whose segments are in their places.
+
+    Args:
+        file: The bundle.
+        progress: Called with (bytes read, bytes to read), as by `scan`.
+
+    Raises:
+        FormatError: One place of the metadata is used too often to be read.
+        SourceChangedError: The file shrinks while it is read.
+    """
     yield from _Contents(file).check(progress)
     yield from _check_program(file)
 
 
-def _check_indices(file: BundleTables) -> Iterator[Finding]:
-    """Check that what speaks of a segment speaks of one, and that keys are unique."""
-    count = len(file.segment_ranges)
-    if file.root.program_segment > count:
-        yield Finding(
-            position_of(file.root),
-            "segment of the program does not exist",
-            f"at most {count}",
-            str(file.root.program_segment),
-        )
-    keys: set[str | None] = set()
-    for entry in file.root.named_data or ():
-        at = position_of(entry)
-        if entry.segment_index >= count:
-            yield Finding(
-                at,
-                f"segment of key {entry.key!r} does not exist",
-                f"an index below {count}",
-                str(entry.segment_index),
-            )
-        if entry.key in keys or not entry.key or "\0" in entry.key:
-            yield Finding(at, "key of named data", "unique text without NUL", repr(entry.key))
-        keys.add(entry.key)
+def check_header_digest(file: BundleTables, progress: Progress | None) -> Iterator[Finding]:
+    """Yield whether header and metadata differ from their digest; nothing else has to be sound.
+
+    Args:
+        file: The bundle.
+        progress: Called with (bytes read, bytes to read), as by `scan`.
+
+    Raises:
+        SourceChangedError: The file shrinks while it is read.
+    """
+    yield from _Contents(file).check_header(progress)
+
+
+def _check_root(file: BundleTables) -> Iterator[Finding]:
+    """Check that vectors are there, and that what speaks of a segment speaks of one."""
+    root, count = file.root, len(file.segment_ranges)
+    at = position_of(root)
+    if root.method_test_suites is None:
+        yield _missing(at, "BundledProgram.method_test_suites")
+    if root.program is None:
+        yield _missing(at, "BundledProgram.program")
+    if root.program_segment > count:
+        what, room = "segment of the program does not exist", f"at most {count}"
+        yield Finding(at, what, room, str(root.program_segment))
+    entries = root.named_data or ()
+    keys = ((entry.key, entry.segment_index) for entry in entries)
+    yield from check_keys(keys, count, lambda number: position_of(entries[number]))
+
+
+def _missing(at: int, what: str) -> Finding:
+    return Finding(at, f"{what} missing", "a vector", "none")
+
+
+def _check_suites(file: BundleTables) -> Iterator[Finding]:
+    """Check that suites and cases are whole, and that each method has one suite."""
+    names: set[str] = set()
+    for number, (suite, name) in enumerate(file.suite_records()):
+        at = position_of(suite)
+        if suite.method_name is None:
+            yield Finding(at, f"suite {number}: name of the method missing", "a string", "none")
+        elif suite.method_name in names:
+            found = shown(suite.method_name)
+            yield Finding(at, "two suites are for one method", "unique names", found)
+        else:
+            names.add(suite.method_name)
+        if suite.test_cases is None:
+            yield _missing(at, f"{name}: test cases")
+        for index, case in enumerate(suite.test_cases or ()):
+            if case.inputs is None:
+                yield _missing(position_of(case), f"{name}/{index}: inputs")
+            if case.expected_outputs is None:
+                yield _missing(position_of(case), f"{name}/{index}: expected outputs")
 
 
 def _check_values(file: BundleTables) -> Iterator[Finding]:
-    """Check that values are there, tensors' sizes against bytes, and both ways to these."""
-    ranges, shapes = file.segment_ranges, Shapes()
+    """Check that values are there, and those that are tensors."""
+    shapes = Shapes()
     for value, name in file.values():
         tensor = value.val
         if tensor is None:
             yield Finding(position_of(value), f"{name}: value", "a tensor or a scalar", "none")
-        if not isinstance(tensor, schema.Tensor):
-            continue
-        at = position_of(tensor)
-        if tensor.data_segment > len(ranges):
-            yield Finding(
-                at,
-                f"segment of {name} does not exist",
-                f"at most {len(ranges)}",
-                str(tensor.data_segment),
-            )
-            continue
-        vector = byte_range(tensor, "data")
-        size = vector.size if vector else 0
-        if tensor.data_segment:
-            place = ranges[tensor.data_segment - 1]
-            size = place.size
-            if file.form != "segmented" and (vector is None or vector.offset != place.offset):
-                found = "no vector" if vector is None else f"a vector at {vector.offset}"
-                yield Finding(at, f"{name}: data field", f"segment at {place.offset}", found)
-        sizes = tuple(tensor.sizes or ())
-        order = range(len(sizes)) if tensor.dim_order is None else tensor.dim_order
-        nbytes, problem = shapes[tensor.scalar_type, sizes, tuple(order)]
-        if problem is not None:
-            yield Finding(at, f"{name}: {problem.what}", problem.expected, problem.actual)
-        elif nbytes is not None and size < nbytes:
-            yield Finding(at, f"{name}: bytes", f"at least {nbytes}", str(size))
+        elif isinstance(tensor, schema.Tensor):
+            yield from _check_tensor(file, tensor, name, shapes)
+
+
+def _check_tensor(
+    file: BundleTables, tensor: schema.Tensor, name: str, shapes: Shapes
+) -> Iterator[Finding]:
+    """Check a tensor's sizes against its bytes, and both ways to these."""
+    at, ranges = position_of(tensor), file.segment_ranges
+    if tensor.data_segment > len(ranges):
+        what, room = f"segment of {name} does not exist", f"at most {len(ranges)}"
+        yield Finding(at, what, room, str(tensor.data_segment))
+        return
+    vector = byte_range(tensor, "data")
+    if vector is None:
+        yield _missing(at, f"{name}: data")
+    size = vector.size if vector else 0
+    if tensor.data_segment:
+        place = ranges[tensor.data_segment - 1]
+        size = place.size
+        if vector is not None and file.form != "segmented" and vector.offset != place.offset:
+            found = f"a vector at {vector.offset}"
+            yield Finding(at, f"{name}: data field", f"segment at {place.offset}", found)
+    sizes, order = tensor.sizes, tensor.dim_order
+    nbytes, problem = shapes[
+        tensor.scalar_type,
+        None if sizes is None else tuple(sizes),
+        None if order is None else tuple(order),
+    ]
+    if problem is not None:
+        yield Finding(at, f"{name}: {problem.what}", problem.expected, problem.actual)
+    elif nbytes is not None and size < nbytes and (vector is not None or tensor.data_segment):
+        yield Finding(at, f"{name}: bytes", f"at least {nbytes}", str(size))
 
 
 def _check_header(file: BundleTables) -> Iterator[Finding]:
@@ -133,15 +189,24 @@ class _Contents:
 
     def __init__(self, file: BundleTables) -> None:
         self._file = file
-        self._layout = file.layout
         self._ranges: list[Range] = []
         self._digested: list[_Digested] = []
         self._paddings: list[tuple[int, Zeros]] = []
+        self._done = 0  # first byte that is neither covered nor told
 
     def check(self, progress: Progress | None) -> Iterator[Finding]:
-        """Read and yield findings, at the end also those that need no reading."""
-        self._plan_metadata()
+        """Read and yield findings, those first that need no reading."""
+        yield from self._plan_metadata()
         yield from self._plan_segments()
+        yield from self._read(progress)
+
+    def check_header(self, progress: Progress | None) -> Iterator[Finding]:
+        """Do the same for what the header speaks of."""
+        yield from self._plan_metadata()
+        if self._ranges:
+            yield from self._read(progress)
+
+    def _read(self, progress: Progress | None) -> Iterator[Finding]:
         scan(self._file.cord, self._ranges, progress)
         for one in self._digested:
             if one.look.value != one.stored:
@@ -152,47 +217,54 @@ class _Contents:
             if zeros.found is not None:
                 yield Finding(start + zeros.found[0], "padding", "0", str(zeros.found[1]))
 
-    def _plan_metadata(self) -> None:
+    def _plan_metadata(self) -> Iterator[Finding]:
         """Look at all bytes before the segment base; the digest itself counts as zero."""
         header = self._file.header
-        if header is None or header.digest == _NO_DIGEST:
+        if header is None:
             return
         end = header.segment_base_offset or header.metadata_end
-        at, look = BUNDLE_HEADER.offset_of("digest"), DigestOf()
-        self._ranges += [
-            Range(0, at, look),
-            Range(at, at + DIGEST_SIZE, look, as_zeros=True),
-            Range(at + DIGEST_SIZE, end, look),
-        ]
-        what = f"header and metadata, bytes 0 to {end}"
-        self._digested.append(_Digested(at, what, header.digest, look))
+        padding = end - header.metadata_end
+        if padding > _MAX_PADDING:  # read nothing for terabytes
+            self._done = end
+            yield _too_much(header.metadata_end, "before the segment base", padding)
+        elif header.digest != _NO_DIGEST:
+            at, look = BUNDLE_HEADER.offset_of("digest"), DigestOf()
+            self._done = max(end, at + DIGEST_SIZE)
+            self._ranges += [
+                Range(0, at, look),
+                Range(at, at + DIGEST_SIZE, look, as_zeros=True),
+                Range(at + DIGEST_SIZE, self._done, look),
+            ]
+            what = f"header and metadata, bytes 0 to {end}"
+            self._digested.append(_Digested(at, what, header.digest, look))
 
     def _plan_segments(self) -> Iterator[Finding]:
-        uses = self._file.uses()
+        header, uses = self._file.header, self._file.uses()
+        end = self._file.metadata_end
         for number, (place, stored) in enumerate(
-            zip(self._layout.placements, self._file.digests, strict=True)
+            zip(self._file.layout.placements, self._file.digests, strict=True)
         ):
             if not place.size:
                 continue  # an empty one stands nowhere
-            yield from self._plan_gap(place)
+            stop = place.offset - (LENGTH_PREFIX_SIZE if place.length_prefix else 0)
+            yield from self._plan_padding(end, stop, f"before {place.name}")
             yield from self._check_length(place)
+            end = place.end
             if stored is not None:
                 look = DigestOf()
-                self._ranges.append(Range(place.offset, place.end, look))
+                self._ranges.append(Range(place.offset, end, look))
                 what = _name(number, uses.get(number, []), place)
                 self._digested.append(_Digested(place.offset, what, stored, look))
+        if header is not None:
+            stop = header.segment_base_offset + (header.segment_data_size or 0)
+            yield from self._plan_padding(end, stop, "after the last segment")
 
-    def _plan_gap(self, place: Placement) -> Iterator[Finding]:
-        """Look at the padding before a segment, where the header's digest does not cover it."""
-        stop = place.offset - (LENGTH_PREFIX_SIZE if place.length_prefix else 0)
-        start = stop - place.padding
-        if place.padding > MAX_ALIGNMENT + LENGTH_PREFIX_SIZE:  # read nothing for terabytes
-            yield Finding(
-                start, f"padding before {place.name}", f"at most {MAX_ALIGNMENT}", str(stop - start)
-            )
-            return
-        start = max(start, self._ranges[-1].stop if self._ranges else 0)
-        if start < stop:
+    def _plan_padding(self, start: int, stop: int, where: str) -> Iterator[Finding]:
+        """Look at padding, where the header's digest does not cover it."""
+        start = max(start, self._done)
+        if stop - start > _MAX_PADDING:
+            yield _too_much(start, where, stop - start)
+        elif start < stop:
             zeros = Zeros()
             self._ranges.append(Range(start, stop, zeros))
             self._paddings.append((start, zeros))
@@ -206,6 +278,10 @@ class _Contents:
             yield Finding(at, f"length before {place.name}", str(place.size), str(stored))
 
 
+def _too_much(start: int, where: str, size: int) -> Finding:
+    return Finding(start, f"padding {where}", f"at most {_MAX_PADDING}", str(size))
+
+
 def _name(number: int, uses: list[str], place: Placement) -> str:
     """Return a segment's number, what it is for, and where it is."""
     more = f" and {len(uses) - _MAX_USES} more" if len(uses) > _MAX_USES else ""
@@ -216,12 +292,13 @@ def _name(number: int, uses: list[str], place: Placement) -> str:
 def _check_program(file: BundleTables) -> Iterator[Finding]:
     """Check the program as a file of its own; offsets are made absolute where they are known."""
     if file.root.program_segment > len(file.segment_ranges):
-        return  # `_check_indices` says so
+        return  # `check_metadata` says so
     program, offset = file.program, file.program_offset
     if not program:
         return
     try:
-        findings = PteFile(program, file.name).verify()
+        inner = PteFile(program, file.name)
+        findings = inner.verify()
     except FormatError as error:  # no program at all; the error says what it is
         yield Finding(offset, f"program: {error.what}", str(error.expected), str(error.actual))
         return
@@ -229,3 +306,26 @@ def _check_program(file: BundleTables) -> Iterator[Finding]:
         yield Finding(
             offset + finding.offset, f"program: {finding.what}", finding.expected, finding.actual
         )
+    if not findings:
+        yield from _check_cases(file, inner.methods)
+
+
+def _check_cases(file: BundleTables, methods: Mapping[str, Method]) -> Iterator[Finding]:
+    """Check that each suite is for a method of the program, and the numbers of its values."""
+    for suite, name in file.suite_records():
+        if suite.method_name is None:
+            continue  # `check_metadata` says so
+        method = methods.get(suite.method_name)
+        if method is None:
+            what, found = "suite for a method that does not exist", shown(suite.method_name)
+            yield Finding(position_of(suite), what, "a method of the program", found)
+            continue
+        for number, case in enumerate(suite.test_cases or ()):
+            inputs, outputs = len(case.inputs or ()), len(case.expected_outputs or ())
+            for word, found_count, wanted in (
+                ("inputs", inputs, len(method.inputs)),
+                ("expected outputs", outputs, len(method.outputs) if outputs else 0),
+            ):
+                if found_count != wanted:
+                    what = f"{name}/{number}: number of {word}"
+                    yield Finding(position_of(case), what, str(wanted), str(found_count))

@@ -1,7 +1,7 @@
 """What `verify` checks of one method of a program: its values, instructions and delegates.
 
-Rules of this file: as in program_check.py; a method has tens of thousands of values, so that each
-costs one look-up and no object until something is wrong with it.
+Rules of this file: as in program_check.py; a method has tens of thousands of values, so that one of
+a kind with nothing to check costs one look-up, and none a view until something is wrong with it.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class PlanCheck:
             yield Problem("size of a planned buffer is negative", "0 or more", str(smallest))
         for device in plan.non_const_buffer_device or ():
             if not 0 <= device.buffer_idx < len(self._buffers):
-                room = f"0 to {len(self._buffers) - 1}"
+                room = f"an index below {len(self._buffers)}"
                 yield Problem("planned buffer of a device", room, str(device.buffer_idx))
         if plan.chains is not None and not plan.chains:
             yield Problem("chains", "one or more", "none")
@@ -136,7 +136,8 @@ class PlanCheck:
         count = len(self._kinds)
         if indices and (min(indices) < least or max(indices) >= count):
             bad = next(index for index in indices if not least <= index < count)
-            yield Problem(f"{what}: index of a value", f"{least} to {count - 1}", str(bad))
+            room = f"{'-1 or ' * (least < 0)}an index below {count}"
+            yield Problem(f"{what}: index of a value", room, str(bad))
 
     # Values
 

@@ -42,16 +42,19 @@ _Layout: TypeAlias = tuple[int, tuple[int, ...] | None, tuple[int, ...] | None]
 
 
 class _Shapes(dict[_Layout, "TensorShape | None"]):
-    """The shape for each tensor layout that was met; None where it cannot be one."""
+    """The view's shape for each tensor layout that was met.
+
+    None where it cannot be one; `PtdFile.__getitem__` says why, with the key.
+    """
+
+    def __init__(self) -> None:
+        self._checked = Shapes()
 
     def __missing__(self, layout: _Layout) -> TensorShape | None:
-        number, sizes, dim_order = layout
-        kind, shape = ScalarType.get(number), None
-        if kind is not None:
-            try:
-                shape = TensorShape.of(kind, sizes or (), dim_order)
-            except FormatError:  # told, with the key, by `PtdFile.__getitem__`
-                shape = None
+        number, sizes, dim_order = layout[0], layout[1] or (), layout[2]
+        order = tuple(range(len(sizes))) if dim_order is None else dim_order
+        is_sound = self._checked[number, sizes, order].problem is None
+        shape = TensorShape.of(ScalarType(number), sizes, dim_order) if is_sound else None
         self[layout] = shape
         return shape
 

@@ -17,7 +17,6 @@ from cordbundle.artifact import Artifact
 from cordbundle.cord import Cord
 from cordbundle.errors import FormatError
 from cordbundle.flatbuffer import Finding, decode
-from cordbundle.program_check import check_program
 from cordbundle.record_check import shape_problem
 from cordbundle.tensors import ScalarType
 
@@ -131,6 +130,8 @@ class PteFile(Artifact):
         return self._walk_root().segments or ()
 
     def _contents(self) -> Iterator[Finding]:
+        from cordbundle.program_check import check_program  # not needed to open a file
+
         return check_program(self.root, [place.size for place in self.segment_ranges])
 
     @cached_property
@@ -173,7 +174,7 @@ class PteFile(Artifact):
             raise FormatError(
                 f"{what}: index is out of range",
                 source=self.name,
-                expected=f"0 to {count - 1}",
+                expected=f"an index below {count}",
                 actual=index,
             )
         return index

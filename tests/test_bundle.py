@@ -296,3 +296,16 @@ def test_a_bundle_cut_anywhere_is_refused(
         with pytest.raises(cb.FormatError):
             cb.open(data[:size]).check()
     cb.open(data).check()
+
+
+def test_a_small_tensor_is_part_of_the_metadata_and_no_chunk_of_its_own() -> None:
+    pte = program([tensor([2, 3])], [tensor([2, 3])])
+    cases = [cb.MethodTestCase([floats([2, 3], i)], [floats([2, 3], -i)]) for i in range(100)]
+
+    bundle = cb.bundle(pte, [suite(*cases)], form="detached", digest=False)
+
+    assert len(bundle.cord.raw_chunks) < 5
+    stored = bundle_file(bundle).suite("forward").test_cases
+    assert [bytes(case.inputs[0].cord) for case in stored] == [  # type: ignore[attr-defined]
+        floats([2, 3], i).tobytes() for i in range(100)
+    ]

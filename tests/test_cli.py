@@ -17,7 +17,9 @@ from pathlib import Path
 import pytest
 
 import cordbundle as cb
+from cordbundle import program as schema
 from cordbundle.cli import main
+from cordbundle.flatbuffer import encode
 
 pytest.importorskip("typer", reason="the command line needs the extra cli")
 pytest.importorskip("rich", reason="the command line needs the extra cli")
@@ -610,6 +612,33 @@ def test_verify_finds_flipped_bytes_and_says_where(call: Call, model: Path, case
     assert len(findings) == 1
     assert findings[0].startswith("offset 4096: ")
     assert last.startswith(f"{bundle}: 1 finding (")
+
+
+def test_verify_says_what_it_could_not_check(call: Call, model: Path, case: Path) -> None:
+    bundle = bundled(call, model, case)
+    content = bytearray(bundle.read_bytes())
+    content[72:4000] = b"\xff" * (4000 - 72)
+    bundle.write_bytes(content)
+
+    outcome = call("verify", bundle)
+
+    *findings, last = outcome.out.splitlines()
+    assert outcome.code == 1
+    assert "xxh3-128 of header and metadata" in findings[0]
+    assert last.endswith(" findings (structure is damaged; what it leads to could not be checked)")
+
+
+def test_verify_says_when_it_stopped(call: Call, tmp_path: Path) -> None:
+    plans = [schema.ExecutionPlan(f"f{number}", values=[]) for number in range(1000)]
+    path = tmp_path / "model.pte"
+    path.write_bytes(bytes(encode(schema.Program(execution_plan=plans), b"ET12").cord))
+
+    outcome = call("verify", path)
+
+    *findings, last = outcome.out.splitlines()
+    assert outcome.code == 1
+    assert len(findings) == 1000
+    assert last == f"{path}: 1000 findings or more; the check stopped"
 
 
 def test_verify_says_when_there_are_no_digests(call: Call, model: Path, case: Path) -> None:

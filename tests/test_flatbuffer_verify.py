@@ -10,8 +10,8 @@ import pytest
 
 from cordbundle.cord import Cord
 from cordbundle.flatbuffer import Finding, Reader, encode, position_of, verify
-from cordbundle.flatbuffer.verify import MAX_FINDINGS
-from tests.flatbuffer_samples import Leaf, Node, with_u32
+from cordbundle.flatbuffer.verify import AFTER, MAX_FINDINGS
+from tests.flatbuffer_samples import Empty, Leaf, Node, with_u32
 from tests.test_flatbuffer_read import FULL, encoded, field_at, nested, reused, target_at
 
 
@@ -282,3 +282,65 @@ def test_a_file_too_large_to_keep_is_verified_through_pages(tmp_path: Path) -> N
     found = verify(Reader(Cord.from_file(path)), Node)
 
     assert [(item.offset, item.what) for item in found] == [(at, "Node.name is not UTF-8")]
+
+
+# What follows
+
+
+def rest_of(data: bytes, root: type = Node) -> list[tuple[int, str, str]]:
+    said = verify(Reader(data), root, to_end=True)
+    return [(one.offset, one.what, one.actual) for one in said]
+
+
+LAST = [
+    Node(data=b"bytes"),
+    Node(name="text"),
+    Node(sizes=[1, 2, 3]),
+    Node(children=[Node(), Node(name="")]),
+    Node(value=Leaf(small=1)),
+    Node(),
+    FULL,
+]
+
+
+@pytest.mark.parametrize("record", LAST)
+def test_what_follows_all_that_is_pointed_to_is_found_where_it_is_asked_for(record: Node) -> None:
+    data = encoded(record)
+
+    assert rest_of(data) == rest_of(data + bytes(64)) == []
+    ((offset, what, size),) = rest_of(data + b"hidden")
+    assert len(data) - 32 < offset <= len(data)
+    assert offset + int(size) == len(data) + 6
+    assert what == AFTER
+    assert verify(Reader(data + b"hidden"), Node) == []
+
+
+def test_a_vtable_may_be_the_last_thing_in_a_flatbuffer() -> None:
+    data = struct.pack("<I4siHH", 8, b"TEST", -4, 4, 4)
+
+    assert rest_of(data) == []
+    assert rest_of(data + b"hidden") == [(16, AFTER, "6")]
+
+
+def test_zeros_may_follow_up_to_the_largest_alignment() -> None:
+    data = encoded(Node(name="abc"))
+    end = data.rindex(b"abc") + 4
+
+    assert rest_of(data[:end] + bytes(1 << 20)) == []
+    assert rest_of(data[:end] + bytes((1 << 20) + 1)) == [(end, AFTER, "1048577")]
+
+
+def test_what_follows_fields_of_a_newer_schema_may_be_theirs() -> None:
+    data = encoded(Leaf(small=1))
+
+    assert rest_of(data + b"theirs", Empty) == []
+    assert rest_of(encoded(Empty()) + b"hidden", Empty) != []
+
+
+def test_what_follows_is_not_told_of_a_flatbuffer_that_is_damaged() -> None:
+    data = encoded(Node(name="abc"))
+    place = data.rindex(b"abc")
+
+    damaged = data[:place] + b"\xff" + data[place + 1 :] + b"hidden"
+
+    assert [what for _, what, _ in rest_of(damaged)] == ["Node.name is not UTF-8"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
 import tracemalloc
@@ -12,6 +13,8 @@ import pytest
 
 import cordbundle as cb
 from cordbundle.bundling import Form
+from cordbundle.flatbuffer import position_of
+from cordbundle.flatbuffer.view import checked_view
 from cordbundle.headers import BUNDLE_HEADER
 from tests.integrity import count_found, write_bundle
 from tests.support import bundle_file, bytes_read, floats, program, suite, tensor
@@ -192,23 +195,96 @@ def test_without_digests_structure_lengths_and_padding_are_checked_and_payload_i
     assert findings(data) == ["padding", "length before program"]
 
 
-def test_padding_of_a_tebibyte_is_told_and_not_read(tmp_path: Path) -> None:
-    data = small_bundle("segmented", digest=False)
+@pytest.mark.parametrize("digest", [False, True])
+@pytest.mark.parametrize("form", ["segmented", "detached"])
+def test_padding_of_a_tebibyte_is_told_and_not_read(
+    tmp_path: Path, form: Form, digest: bool
+) -> None:
+    data = small_bundle(form, digest=digest, blobs=form != "detached")
     at = BUNDLE_HEADER.offset_of("segment_base_offset")
     base, size = struct.unpack_from("<QQ", data, at)
+    base = base or len(data)
     struct.pack_into("<Q", data, at, base + (1 << 40))
     path = tmp_path / "far.bpte"
     with path.open("wb") as file:
         file.write(data[:base])
-        file.seek(base + (1 << 40))
+        file.truncate(base + (1 << 40))
+        file.seek(0, os.SEEK_END)
         file.write(data[base : base + size])
     before = bytes_read()
 
     with cb.open(path) as far:
         found = [finding.what for finding in far.verify()]
 
-    assert found == ["padding before program"]
+    assert found == ["padding before the segment base"]
     assert bytes_read() - before < MIB
+
+
+def with_base_moved(data: bytearray, padding: int) -> bytes:
+    """Return a bundle without digests whose first segment follows so much padding."""
+    at, end = BUNDLE_HEADER.offset_of("segment_base_offset"), cb.open(bytes(data)).metadata_end
+    base = struct.unpack_from("<Q", data, at)[0]
+    struct.pack_into("<Q", data, at, end + padding)
+    return bytes(data[:end]) + bytes(padding) + bytes(data[base:])
+
+
+def offset_slot(data: bytearray, segment: int) -> int:
+    """Return where the segment table says where a segment stands."""
+    entry = (cb.open(bytes(data)).root.segments or ())[segment]
+    return position_of(entry) + checked_view(entry)._offsets[0]
+
+
+@pytest.mark.parametrize("digest", [False, True])
+def test_padding_may_be_as_long_as_the_largest_alignment_and_a_length(digest: bool) -> None:
+    least = small_bundle("segmented", digest=digest)
+
+    at_most = findings(with_base_moved(bytearray(least), MIB + 4))
+    beyond = findings(with_base_moved(bytearray(least), MIB + 5))
+
+    assert [what for what in at_most if "padding" in what] == []
+    assert beyond == ["padding before the segment base"]
+
+
+def test_padding_between_segments_may_be_as_long_too() -> None:
+    data = bytearray(bytes(large_bundle(digest=False).cord))
+    slot = offset_slot(data, -1)
+    start, size = places(data)["named data 'tokenizer'"][0], places(data)["program"][1]
+    told = []
+    for padding in (MIB + 4, MIB + 5):
+        moved = bytearray(data)
+        base = struct.unpack_from("<Q", data, BUNDLE_HEADER.offset_of("segment_base_offset"))[0]
+        struct.pack_into("<Q", moved, slot, size + padding - base)
+        total = size + padding + len(data) - start - base
+        struct.pack_into("<Q", moved, BUNDLE_HEADER.offset_of("segment_data_size"), total)
+        told.append(findings(moved[:size] + bytes(padding) + moved[start:]))
+
+    assert told == [[], ["padding before named data 'tokenizer'"]]
+
+
+def test_damage_to_the_structure_leaves_the_digest_of_header_and_metadata() -> None:
+    data = small_bundle("segmented")
+    struct.pack_into("<Q", data, offset_slot(data, 1), 0)
+    broken = small_bundle("segmented")
+    broken[100:110] = b"\xff" * 10
+
+    assert findings(data) == [
+        "xxh3-128 of header and metadata, bytes 0 to 768",
+        "segment 1 begins inside segment 0",
+    ]
+    assert findings(broken)[0].startswith("xxh3-128 of header and metadata")
+    assert len(findings(broken)) > 1
+
+
+def test_damage_to_the_header_leaves_the_digests_of_the_segments() -> None:
+    data = small_bundle("segmented")
+    data[12:16] = (1000).to_bytes(4, "little")  # its length
+    data[-1] ^= 1
+
+    words = findings(data)
+
+    assert words[0] == "root table is inside the extended header"
+    assert words[1].startswith("xxh3-128 of header and metadata")
+    assert words[2].startswith("xxh3-128 of segment 3 (named data 'z')")
 
 
 # How it reads.

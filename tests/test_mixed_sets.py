@@ -157,6 +157,25 @@ def with_own_constants(constants: bytes) -> cb.Cord:
         return cb.serialize_pte(file.program(), named_data=store.get_named_data_store_output())
 
 
+@pytest.mark.parametrize("at", [0, 1, 68, 69, 70])
+def test_a_key_is_found_wherever_it_is_in_a_large_graph(at: int) -> None:
+    """Graphs are read in steps of 1 MiB; the key begins `at` bytes before the second one."""
+    key = key_of(b"constants")
+    graph = bytes((1 << 20) - at) + struct.pack("<I", 64) + key.encode() + b"\0...."
+    data = struct.pack("<4x4sHII12x", b"XH00", 30, 32, len(graph)) + b"\0\0" + graph
+    place = schema.BackendDelegateDataReference(location=0, index=0)
+    delegate = schema.BackendDelegate(id="XnnpackBackend", processed=place)
+    record = schema.Program(
+        execution_plan=[schema.ExecutionPlan(name="forward", delegates=[delegate])],
+        backend_delegate_data=[schema.BackendDelegateInlineData(data)],
+    )
+    with cb.open(encode(record, schema.PROGRAM_IDENTIFIER).cord) as file:
+        assert isinstance(file, cb.PteFile)
+        check = check_weights(file, [])
+
+    assert (check.keys, check.backends) == ((key,), ())
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -67,7 +67,7 @@ def test_a_program_cut_to_30_bytes_is_refused_with_what_is_missing(examples: Pat
 
 def test_a_download_that_is_short_is_told_by_how_much(examples: Path) -> None:
     data = (examples / "mlp.pte").read_bytes()
-    with pytest.raises(cb.TruncatedError, match="a download or copy is 1 bytes short"):
+    with pytest.raises(cb.TruncatedError, match="a download or copy is 1 byte short"):
         cb.open(data[:-1])
 
 

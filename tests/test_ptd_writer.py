@@ -183,7 +183,7 @@ def test_a_large_blob_takes_no_memory() -> None:
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "weights.ptd"
     path.write_bytes(GOLDEN[:-1])
-    with pytest.raises(cb.TruncatedError, match="1 bytes short"):
+    with pytest.raises(cb.TruncatedError, match="1 byte short"):
         cb.load_ptd(path)
     path.write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
     with pytest.raises(cb.FormatError, match="git lfs pull"):

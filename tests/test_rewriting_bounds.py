@@ -116,6 +116,23 @@ def test_an_alignment_of_the_file_is_not_given_to_what_would_be_mostly_padding()
     assert len(edit.finish()) > 64 * MIB
 
 
+@pytest.mark.parametrize("more", [0, 1])
+def test_padding_up_to_the_size_of_all_data_and_the_largest_gap_is_no_waste(more: int) -> None:
+    source = bytes(pte(b"one", b"two", alignment=MIB))
+    edit = editor(source)
+    count = (len(source) + MAX_GAP) // MIB + 1
+    missing = count * MIB - len(source) - MAX_GAP - more
+    blobs = {f"new {n}": bytes([n]) for n in range(count - 1)}
+    blobs["large"] = bytes(missing - len(blobs))
+
+    if more:
+        with pytest.raises(cb.LayoutError, match="would waste space"):
+            edit.move_in(blobs)
+    else:
+        edit.move_in(blobs)
+        assert len(edit.finish()) > count * MIB
+
+
 def test_payloads_do_not_get_an_alignment_of_the_file_that_would_be_mostly_padding() -> None:
     edit = editor(with_payloads(*(bytes([n]) * 9 for n in range(64))))
     edit.align_segments(MIB)

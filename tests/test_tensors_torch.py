@@ -420,3 +420,59 @@ def test_containers_are_flattened_in_pytorch_s_order() -> None:
 
 def test_a_tensor_is_no_scalar() -> None:
     assert scalar_of(torch.tensor(1)) is None
+
+
+def test_a_tensor_that_has_no_memory_is_refused() -> None:
+    zeros = torch._efficientzerotensor(3)  # what autograd makes of a gradient that is zero
+
+    with pytest.raises(LayoutError, match="it has no memory of its own"):
+        describe(zeros)
+
+
+def test_what_functionalize_wraps_is_refused() -> None:
+    def look(wrapped: torch.Tensor) -> torch.Tensor:
+        with pytest.raises(LayoutError, match="it has no memory of its own"):
+            describe(wrapped)
+        return wrapped
+
+    torch.func.functionalize(look)(torch.ones(2, 3))
+
+
+@pytest.mark.parametrize("kind", PLAIN, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("sizes", [(), (0,), (5,), (2, 3), (1, 2, 3), (2, 1, 3, 4)], ids=str)
+def test_a_small_copy_is_described_as_the_array_itself(
+    kind: ScalarType, sizes: tuple[int, ...]
+) -> None:
+    tensor = counting(kind, *sizes)
+
+    copied, held = describe(tensor, copy_below=4096), describe(tensor)
+
+    assert copied[:3] == held[:3] == (kind, sizes, tensor.dim_order())
+    assert bytes(copied.cord) == bytes(held.cord) == bytes_of(tensor)
+
+
+def test_only_an_array_below_the_limit_is_copied() -> None:
+    below, at = torch.zeros(3, dtype=torch.uint8), torch.zeros(4, dtype=torch.uint8)
+    copied, held = describe(below, copy_below=4), describe(at, copy_below=4)
+
+    below[0] = at[0] = 9
+
+    assert bytes(copied.cord) == bytes(3)
+    assert bytes(held.cord) == b"\x09\0\0\0"
+
+
+def test_a_real_tensor_is_described_while_a_fake_mode_is_on() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    tensor = torch.ones(2, 3)
+    with FakeTensorMode():
+        found = describe(tensor, copy_below=4096)
+
+    assert bytes(found.cord) == bytes_of(tensor)
+
+
+def test_a_row_major_tensor_with_a_pending_negation_is_refused() -> None:
+    tensor = torch.zeros(1, dtype=torch.complex64).conj().imag
+
+    with pytest.raises(LayoutError, match="pending negation"):
+        describe(tensor)

@@ -26,6 +26,7 @@ from tests.attacks.surgery import (
     put_bytes,
     put_element,
     put_header,
+    read,
     target_at,
     value,
     weights,
@@ -115,7 +116,7 @@ def test_a_planned_buffer_of_a_device_has_to_be_one() -> None:
 
     assert of_value(schema.Null(), non_const_buffer_device=[sound]) == []
     assert [said[1:] for said in of_value(schema.Null(), non_const_buffer_device=[bad])] == [
-        ("method 'f': planned buffer of a device", "0 to 1", "2")
+        ("method 'f': planned buffer of a device", "an index below 2", "2")
     ]
 
 
@@ -199,6 +200,48 @@ def test_tables_that_the_runtime_follows_unasked_are_found_missing() -> None:
     assert [said[1:] for said in of_program] == [
         ("named data without a table of segments", "a vector", "none")
     ]
+
+
+def test_the_check_stops_at_so_many_findings_in_all() -> None:
+    many = [whole_plan(values=[schema.EValue(schema.IntList([-1])) for _ in range(1200)])]
+
+    assert len(findings(metadata(schema.Program(execution_plan=many)) + b"more")) == MAX_FINDINGS
+
+
+@pytest.mark.parametrize("size", [23, 25])
+def test_the_bytes_of_weights_are_neither_fewer_nor_more_than_their_sizes_ask_for(
+    size: int,
+) -> None:
+    layout = ptd_schema.TensorLayout(6, [2, 3], [0, 1])
+    entry, place = ptd_schema.NamedData("k", 0, layout), ptd_schema.DataSegment(0, size)
+    data = weights_with(ptd_schema.FlatTensor(0, [place], [entry]), bytes(size))
+
+    assert [said[1:] for said in findings(data)] == [
+        ("key 'k': bytes of its segment", "24", str(size))
+    ]
+    with pytest.raises(cb.FormatError, match="has other bytes"):
+        cb.load_ptd(bytes(data))
+
+
+def test_padding_is_looked_at_everywhere_however_far_apart_it_is() -> None:
+    blobs = {name: b"x" * 9000 for name in "abc"} | {"d": b"y"}
+    data = bytearray(bytes(cb.serialize_ptd(blobs, segment_alignment=4096)))
+    ends = [place.end for place in read(data).segment_ranges[:-1]]
+    for end in ends:
+        data[end + 5] = 1
+
+    assert findings(data) == [(end + 5, "padding", "0", "1") for end in ends]
+
+
+def test_padding_longer_than_any_alignment_is_not_read_in_programs() -> None:
+    data = program()
+    end, base = read(data).metadata_end, read(data).header.segment_base_offset
+    put_header(data, segment_base_offset=end + (1 << 20))
+    filled = data[:end] + b"x" * (1 << 20) + data[base:]
+
+    assert findings(filled) == [(end, "padding", "0", "120")]
+    put_header(filled, segment_base_offset=end + (1 << 20) + 1)
+    assert findings(filled[:end] + b"x" + filled[end:]) == []
 
 
 def test_names_are_shortened_in_findings() -> None:

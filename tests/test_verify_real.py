@@ -47,7 +47,7 @@ HEADERLESS = {
     "softmax.pte",
     "tutorial_bundled_program.bp",
 }
-"""Files whose metadata is the whole file, so that nothing can stand after it."""
+"""Files whose metadata is the whole file."""
 
 
 @pytest.mark.parametrize("name", OUTCOMES)
@@ -83,3 +83,12 @@ def test_bytes_after_a_public_file_with_a_header_are_found(real_files: Path, nam
     said = [(one.offset, one.what, one.actual) for one in file.verify()]
 
     assert (len(data), "bytes after the last segment", "4") in said
+
+
+@pytest.mark.parametrize("name", sorted(HEADERLESS))
+def test_bytes_after_a_public_file_without_a_header_are_found(real_files: Path, name: str) -> None:
+    data = (real_files / name).read_bytes()
+
+    said = [(one.offset, one.what, one.actual) for one in cb.open(data + b"more").verify()]
+
+    assert said == [(len(data), "bytes after the flatbuffer", "4")]

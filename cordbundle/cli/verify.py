@@ -14,6 +14,7 @@ import typer
 import cordbundle as cb
 from cordbundle.cli import output
 from cordbundle.cli.inspect import digests, show_digests
+from cordbundle.flatbuffer.verify import MAX_FINDINGS
 
 __all__ = ["verify"]
 
@@ -29,12 +30,19 @@ def verify(
         what = f"verifying {os.path.basename(file)}"
         with output.progress(what, _nbytes_to_read(opened)) as callback:
             findings = opened.verify(callback)
-        coverage = _coverage(opened)
+        outcome = _outcome(opened, len(findings))
     for finding in findings:
         output.say(finding)
-    count = "sound" if not findings else f"{len(findings)} finding{'s' * (len(findings) > 1)}"
-    output.say(f"{file}: {count} ({coverage})")
+    output.say(f"{file}: {outcome}")
     return 1 if findings else 0
+
+
+def _outcome(file: cb.PteFile | cb.PtdFile | cb.BundleFile, count: int) -> str:
+    """Return in words how many findings there are and what the check looked at."""
+    if count >= MAX_FINDINGS:
+        return f"{count} findings or more; the check stopped"
+    found = "sound" if not count else f"{count} finding{'s' * (count > 1)}"
+    return f"{found} ({_coverage(file)})"
 
 
 def _nbytes_to_read(file: cb.PteFile | cb.PtdFile | cb.BundleFile) -> int:
@@ -44,6 +52,10 @@ def _nbytes_to_read(file: cb.PteFile | cb.PtdFile | cb.BundleFile) -> int:
 
 def _coverage(file: cb.PteFile | cb.PtdFile | cb.BundleFile) -> str:
     """Return in words what the check looked at."""
+    try:
+        file.check_structure()
+    except cb.FormatError:
+        return "structure is damaged; what it leads to could not be checked"
     if not isinstance(file, cb.BundleFile):
         return "structure checked; the format holds no digests"
     held = digests(file)

@@ -3,7 +3,8 @@
 Rules of this file: it raises for no input and changes nothing; a number is compared with the size
 of the source before it is used; a finding ends the branch it is in, never the walk; memory is bound
 by the depth of the tables and `MAX_FINDINGS`, time by `Reader.budget`.
-What is checked is what the verifier of flatbuffers checks, and forced alignment and UTF-8 besides.
+What is checked is what the verifier of flatbuffers checks, forced alignment, UTF-8 and, where it is
+asked for, what follows the last thing that is pointed to.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from typing import TypeAlias, cast
 from cordbundle.flatbuffer.reader import MAX_DEPTH, Reader, inline_end
 from cordbundle.flatbuffer.schema import Field, Kind, Table, table_of
 
-__all__ = ["MAX_FINDINGS", "Finding", "verify"]
+__all__ = ["AFTER", "MAX_FINDINGS", "Finding", "verify"]
+
+AFTER = "bytes after the flatbuffer"
 
 MAX_FINDINGS = 1000
 """A walk stops here; a file with more is not worth reading on."""
@@ -25,6 +28,7 @@ MAX_FINDINGS = 1000
 _HEAD = 8  # root offset and identifier, or the smallest vtable
 _BATCH = 4096
 _STEP = 1 << 20
+_MAX_FILL = 1 << 20  # zeros that an alignment may leave behind what a builder wrote first
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +72,14 @@ class _Plan:
     offsets: tuple[tuple[Field, int], ...]
 
 
-def verify(reader: Reader, root: type) -> list[Finding]:
+def verify(reader: Reader, root: type, *, to_end: bool = False) -> list[Finding]:
     """Check every table, vtable, vector, string and union of a flatbuffer.
 
     Args:
         reader: The flatbuffer.
         root: The dataclass that describes its root table.
+        to_end: Whether the source is the flatbuffer alone, so that nothing but zeros may follow
+            what is in it. Where fields of a newer schema may be at its end, this is not asked.
 
     Returns:
         All findings in the order of the walk, at most `MAX_FINDINGS`; empty if it is sound.
@@ -84,6 +90,8 @@ def verify(reader: Reader, root: type) -> list[Finding]:
     reader.flatten()
     walk = _Walk(reader)
     walk.run(table_of(root))
+    if to_end and not walk.findings:
+        walk.check_end()
     return walk.findings
 
 
@@ -99,6 +107,8 @@ class _Walk:
         self._reader = reader
         self._size = reader.size
         self._left = reader.budget()
+        self._end = 0  # of what was visited
+        self._has_unknown = False
         self._vtables: dict[tuple[type, int], tuple[int, ...] | None] = {}
         self._plans: dict[tuple[type, int, int], _Plan | None] = {}
         self._u32 = cast(Callable[[int], tuple[int]], reader.unpacker("I"))
@@ -122,6 +132,14 @@ class _Walk:
                 self._find(at, "tables are nested too deeply", f"{MAX_DEPTH} levels", "more")
             else:
                 stack.append(self._table(table, at, depth))
+
+    def check_end(self) -> None:
+        """Find what follows everything that was visited, but for zeros."""
+        left = self._size - self._end
+        if self._has_unknown or left <= 0:
+            return
+        if left > _MAX_FILL or self._reader.read(self._end, left).strip(b"\0"):
+            self._find(self._end, AFTER, "none", left)
 
     def _find(self, at: int, what: str, expected: object, actual: object) -> None:
         if len(self.findings) < MAX_FINDINGS:
@@ -172,6 +190,7 @@ class _Walk:
         self._left -= plan.size
         if not self._inside(at, plan.size, f"table {table.name}"):
             return
+        self._end = max(self._end, at + plan.size)
         for offset, size, path in plan.unaligned:
             self._aligned(at + offset, size, path)
         for field, offset in plan.offsets:
@@ -227,6 +246,8 @@ class _Walk:
             return None
         if not self._inside(vtable, size, what):
             return None
+        self._end = max(self._end, vtable + size)
+        self._has_unknown |= size // 2 - 2 > len(table.slots)
         count = min(len(table.slots), size // 2 - 2)
         found = struct.unpack(f"<{count}H", self._reader.read(vtable + 4, 2 * count))
         end, bad = inline_end(table, found)
@@ -264,6 +285,7 @@ class _Walk:
         if count and (at + 4) % align:
             self._aligned(at + 4, align, field.path)
         self._left -= 4 + count * width
+        self._end = max(self._end, at + 4 + count * width)
         return count
 
     def _plain_vector(self, field: Field, at: int) -> None:
@@ -277,6 +299,7 @@ class _Walk:
         end = at + 4 + size
         if self._inside(end, 1, f"NUL of {field.path}"):
             last = self._reader.read(end, 1)[0]
+            self._end = max(self._end, end + 1)
             if last:
                 self._find(end, f"{field.path} does not end with NUL", 0, last)
             self._utf8(field, at + 4, end)

@@ -88,6 +88,9 @@ class PteEditor:
         self._inline: Inline | None = None
         self._notes: list[str] = []
 
+    def __reduce__(self) -> tuple[object, ...]:  # for copies too
+        raise TypeError(f"changes of {self._source.name!r} are made in one place; finish() them")
+
     def _segment_of(self, entry: schema.NamedData) -> int:
         if entry.segment_index >= len(self._entries):
             raise FormatError(

@@ -31,6 +31,7 @@ from tests.support import floats
 __all__ = [
     "at",
     "bundle",
+    "bundled_program",
     "delegate",
     "element_at",
     "entries",
@@ -180,12 +181,17 @@ def whole_plan(**changes: object) -> schema.ExecutionPlan:
     return schema.ExecutionPlan(**{**vectors, **changes})  # type: ignore[arg-type]  # by name
 
 
+def bundled_program() -> bytearray:
+    """Return the program in `bundle`, whose method takes two tensors."""
+    return program(lambda plan: setattr(plan, "inputs", [0, 3]))
+
+
 def bundle(form: str = "bp08", digest: bool = False) -> bytearray:
-    """Return a sound bundle: `program`, one case with a large input, the blob "key"."""
+    """Return a sound bundle: `bundled_program`, one case with a large input, the blob "key"."""
     case = cb.MethodTestCase([floats([2, 3]), floats([64, 64])])
     suites = [cb.MethodTestSuite("forward", [case])]
     made = cb.bundle(
-        bytes(program()),
+        bytes(bundled_program()),
         suites,
         form=form,  # type: ignore[arg-type]  # one of the three
         alignment=64,

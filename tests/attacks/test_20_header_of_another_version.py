@@ -14,4 +14,5 @@ def test_it_is_found() -> None:
     assert findings(data) == [
         (8, "unknown extended header", "b'eh00'", "b'eh01'"),
         (8, "segments without an extended header to say where they begin", "b'eh00'", "b'eh01'"),
+        (1128, "bytes after the flatbuffer", "none", "284"),
     ]

@@ -19,9 +19,15 @@ def test_it_is_found_and_refused(name: str, index: int) -> None:
     data = program()
     put_element(data, plan(data), name, 0, index)
     what = f"method 'forward': {name}: index of a value"
-    assert found(data) == (position_of(plan(data)), what, "0 to 8", str(index))
+    assert found(data) == (position_of(plan(data)), what, "an index below 9", str(index))
     text = f"{name} of method 'forward': index is out of range"
-    assert refusal(lambda: methods(data)) == (cb.FormatError, text, None, "0 to 8", str(index))
+    assert refusal(lambda: methods(data)) == (
+        cb.FormatError,
+        text,
+        None,
+        "an index below 9",
+        str(index),
+    )
 
 
 @pytest.mark.parametrize("name", ["inputs", "outputs"])
@@ -32,7 +38,7 @@ def test_one_of_a_chain_is_found(name: str) -> None:
     data = program(change)
     place = position_of((plan(data).chains or ())[0])
     what = f"chain 0 of method 'forward': {name}: index of a value"
-    assert found(data) == (place, what, "0 to 8", "9")
+    assert found(data) == (place, what, "an index below 9", "9")
 
 
 def test_instructions_that_are_missing_are_found() -> None:

@@ -19,7 +19,7 @@ def test_it_is_found(number: int, index: int) -> None:
     view = instruction(data, number)
     put_element(data, view.instr_args, "args", 0, index)
     what = f"instruction {number} of chain 0 of method 'forward': arguments: index of a value"
-    assert found(data) == (position_of(view), what, "0 to 8", str(index))
+    assert found(data) == (position_of(view), what, "an index below 9", str(index))
 
 
 def test_arguments_that_are_missing_are_found() -> None:

@@ -40,7 +40,7 @@ def test_a_value_that_does_not_exist_is_found(
     view = instruction(data, number)
     put(data, view.instr_args, field, index)
     text = f"instruction {number} of chain 0 of method 'forward': {what}: index of a value"
-    assert found(data) == (position_of(view), text, "0 to 8", str(index))
+    assert found(data) == (position_of(view), text, "an index below 9", str(index))
 
 
 def test_the_first_value_may_be_freed() -> None:

@@ -19,4 +19,4 @@ def test_it_is_found(call: schema.MoveCall) -> None:
 
     data = program(change)
     what = "instruction 2 of chain 0 of method 'forward': move: index of a value"
-    assert found(data) == (position_of(instruction(data, 2)), what, "0 to 8", "9")
+    assert found(data) == (position_of(instruction(data, 2)), what, "an index below 9", "9")

@@ -15,12 +15,12 @@ from tests.attacks.surgery import found, program, put_element, value
 @pytest.mark.parametrize(
     ("number", "index", "what", "expected", "actual"),
     [
-        (2, 9, "items: index of a value", "0 to 8", "9"),
-        (2, -1, "items: index of a value", "0 to 8", "-1"),
+        (2, 9, "items: index of a value", "an index below 9", "9"),
+        (2, -1, "items: index of a value", "an index below 9", "-1"),
         (2, 0, "items: kind of a value", "Int", "value 0 is Tensor"),
-        (4, -1, "items: index of a value", "0 to 8", "-1"),
+        (4, -1, "items: index of a value", "an index below 9", "-1"),
         (4, 1, "items: kind of a value", "Tensor", "value 1 is Int"),
-        (5, -2, "items: index of a value", "-1 to 8", "-2"),
+        (5, -2, "items: index of a value", "-1 or an index below 9", "-2"),
         (5, 6, "items: kind of a value", "Tensor or Null", "value 6 is Bool"),
     ],
 )

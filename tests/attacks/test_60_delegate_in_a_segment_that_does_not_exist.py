@@ -22,6 +22,6 @@ def test_it_is_found_and_refused() -> None:
     assert refusal(lambda: methods(data))[1:] == (
         "segment of delegate 'backend': index is out of range",
         None,
-        "0 to 2",
+        "an index below 3",
         "4294967295",
     )

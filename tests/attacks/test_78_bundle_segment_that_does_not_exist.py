@@ -12,13 +12,14 @@ from cordbundle.flatbuffer import position_of
 from tests.attacks.surgery import bundle, findings, found, large_input, put, read, refusal, root
 
 
+@pytest.mark.parametrize("number", [4, 9])
 @pytest.mark.parametrize("form", ["bp08", "segmented"])
-def test_a_program_without_one_is_found(form: str) -> None:
+def test_a_program_without_one_is_found(form: str, number: int) -> None:
     data = bundle(form)
-    put(data, root(data), "program_segment", 9)
+    put(data, root(data), "program_segment", number)
     what = "segment of the program does not exist"
-    assert findings(data)[0] == (position_of(root(data)), what, "at most 3", "9")
-    expected = (cb.FormatError, what, None, "an index below 3", "8")
+    assert findings(data)[0] == (position_of(root(data)), what, "at most 3", str(number))
+    expected = (cb.FormatError, what, None, "an index below 3", str(number - 1))
     assert refusal(lambda: read(data).program) == expected
 
 

@@ -219,6 +219,6 @@ def _foreign_bundle() -> bytes:
     case = bundled.BundledMethodTestCase([bundled.Value(value) for value in values], [])
     given = bundled.BundledProgram(
         method_test_suites=[bundled.BundledMethodTestSuite("forward", [case])],
-        program=program([tensor([2])]),
+        program=program([tensor([2]), schema.Int(1), schema.Bool(True), schema.Double(2.0)]),
     )
     return bytes(encode(given, bundled.BUNDLED_PROGRAM_IDENTIFIER).cord)

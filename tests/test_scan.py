@@ -1,0 +1,48 @@
+"""One pass over ranges: what each look sees."""
+
+from __future__ import annotations
+
+from cordbundle.chunks import STEP
+from cordbundle.cord import Cord, Fill
+from cordbundle.digest import xxh3_128
+from cordbundle.scan import DigestOf, Range, Zeros, scan
+
+
+def cord_with(size: int, *places: int) -> Cord:
+    """Return zeros, with a byte of the number of each place in it."""
+    cord, end = Cord(), 0
+    for number, place in enumerate(places, 1):
+        cord += Cord.of(Fill(place - end)) + Cord(bytes([number]))
+        end = place + 1
+    return cord + Cord.of(Fill(size - end))
+
+
+def test_the_first_byte_that_is_not_zero_is_kept_though_others_follow_in_later_blocks() -> None:
+    zeros = Zeros()
+
+    scan(cord_with(3 * STEP, 7, STEP + 3, 2 * STEP + 1), [Range(2, 3 * STEP, zeros)])
+
+    assert zeros.found == (5, 1)
+
+
+def test_a_byte_in_a_later_block_is_found_at_its_place_in_the_range() -> None:
+    zeros = Zeros()
+
+    scan(cord_with(3 * STEP, 2 * STEP + 1), [Range(2, 3 * STEP, zeros)])
+
+    assert zeros.found == (2 * STEP - 1, 1)
+
+
+def test_a_look_sees_its_own_ranges_and_zeros_in_place_of_what_it_is_not_to_see() -> None:
+    digest, zeros = DigestOf(), Zeros()
+    ranges = [
+        Range(0, 2, digest),
+        Range(2, 4, digest, as_zeros=True),
+        Range(4, 6, digest),
+        Range(7, 9, zeros),
+    ]
+
+    scan(Cord(b"abcdef!\0\0!"), ranges)
+
+    assert digest.value == xxh3_128([b"ab\0\0ef"])
+    assert zeros.found is None

@@ -8,11 +8,13 @@ import signal
 import sys
 from pathlib import Path
 
-from benchmarks.jobs import JOBS, MIB, PROFILES
+from benchmarks.jobs import JOBS
 from benchmarks.machine import filesystem_of
-from benchmarks.process import RunError
+from benchmarks.plots import plots
+from benchmarks.profiles import PROFILES
 from benchmarks.report import markdown
 from benchmarks.schedule import Settings, measure
+from benchmarks.terms import LOOPS, MIB, Folder
 
 
 def main() -> int:
@@ -21,9 +23,6 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that folders are removed
     try:
         return _report(arguments) if arguments.command == "report" else _run(arguments)
-    except RunError as error:
-        print(f"a run broke: {error}", file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
         print("interrupted; all folders are removed", file=sys.stderr)
         return 130
@@ -37,6 +36,7 @@ def _run(arguments: argparse.Namespace) -> int:
         jobs=frozenset(arguments.job),
         sizes=frozenset(size * MIB for size in arguments.size),
         measures=frozenset(arguments.measure),
+        on=frozenset(arguments.on),
         seed=arguments.seed,
         say=lambda text: print(text, file=sys.stderr, flush=True),
     )
@@ -46,20 +46,30 @@ def _run(arguments: argparse.Namespace) -> int:
         print(text)
     else:
         arguments.output.write_text(text + "\n")
-    return 0
+    for entry in results["broken"]:
+        print(f"broken: {entry['what']}: {entry['why']}", file=sys.stderr)
+    return 1 if results["broken"] else 0
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    print(markdown([json.loads(path.read_text()) for path in arguments.results]), end="")
+    results = [json.loads(path.read_text()) for path in arguments.results]
+    text = markdown(results)
+    if arguments.plots is not None:
+        arguments.plots.mkdir(parents=True, exist_ok=True)
+        text += "## Plots\n"
+        for plot in plots(results):
+            (arguments.plots / plot.name).write_text(plot.svg)
+            text += f"\n![{plot.title}]({arguments.plots.name}/{plot.name})\n"
+    print(text, end="")
     return 0
 
 
-def _folders(parents: list[Path]) -> dict[str, Path]:
+def _folders(parents: list[Path]) -> dict[Folder, Path]:
     """Return the first folder on a disk and the first on tmpfs."""
-    found: dict[str, Path] = {}
+    found: dict[Folder, Path] = {}
     for parent in parents:
         if parent.is_dir():
-            name = "tmpfs" if filesystem_of(parent).kind == "tmpfs" else "disk"
+            name: Folder = "tmpfs" if filesystem_of(parent).kind == "tmpfs" else "disk"
             found.setdefault(name, parent)
     return found
 
@@ -83,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--size", metavar="MIB", type=int, action="append", default=[], help="likewise"
     )
+    run.add_argument("--on", choices=("disk", "tmpfs", *LOOPS), action="append", default=[])
     run.add_argument("--measure", choices=("time", "memory"), action="append", default=[])
     run.add_argument("--rounds", type=int, help="measured runs of each way, at least 1")
     run.add_argument("--cache", choices=("warm", "cold"), default="warm", help="of the source")
@@ -94,6 +105,12 @@ def _parser() -> argparse.ArgumentParser:
         help="where to put files: one on a disk, one on tmpfs; default /tmp and /dev/shm",
     )
     report = commands.add_parser("report", help="turn results into Markdown")
+    report.add_argument(
+        "--plots",
+        type=Path,
+        metavar="FOLDER",
+        help="write plots there as SVG; the report refers to them as if it stood beside the folder",
+    )
     report.add_argument("results", type=Path, nargs="+", metavar="RESULTS.json")
     return parser
 

@@ -18,21 +18,26 @@ import importlib
 import json
 import os
 import resource
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Literal
 
-from benchmarks.procfs import io_counters, memory, reset_peak
+from benchmarks.procfs import bytes_written_to, io_counters, memory, reset_peak, rollup
 
-__all__ = ["Action", "Facts", "Task", "main"]
+__all__ = ["MARK", "Action", "Facts", "Task", "main"]
 
 Facts = dict[str, object]
 
 Action = Callable[[], "Facts | Callable[[], Facts]"]
 """What is measured. It returns facts, or a function that finds them and is called after the
-measuring: the digest of what was made, say."""
+measuring: the digest of what was made, say. "seconds" among the facts of a way that measures
+itself, in a process that it starts, stands in place of what was measured here."""
+
+MARK = "/no-such-path/measured"
+"""Looked for before and after what is measured, so that a trace of system calls shows where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,8 @@ class Task:
         durability: "none", or "file" if the bytes have to be on the disk at the end.
         options: What distinguishes ways that share a function.
         count: How many values or tensors to make, where that is what counts.
+        device: Number of the block device under the target, if nobody else writes to it.
+        marked: Whether a trace is to show where the measuring begins and ends.
     """
 
     source: str
@@ -54,6 +61,8 @@ class Task:
     durability: Literal["none", "file"] = "none"
     options: Mapping[str, object] = field(default_factory=dict)
     count: int = 0
+    device: str = ""
+    marked: bool = False
 
 
 def main() -> None:
@@ -67,7 +76,7 @@ def main() -> None:
     order = json.loads(sys.stdin.readline())
     module, _, function = order["entry"].partition(":")
     prepare: Callable[[Task], Action] = getattr(importlib.import_module(module), function)
-    answer({"memory": memory()})
+    answer({"memory": memory() | rollup()})
     if sys.stdin.readline().strip() != "go":  # the parent is gone
         return
     if order["warm_up"] is not None:
@@ -78,23 +87,44 @@ def main() -> None:
 def _measure(prepare: Callable[[Task], Action], task: Task) -> dict[str, Any]:
     """Prepare a task and run it once."""
     action = prepare(task)
+    written = _written(task)
     gc.collect()
     reset_peak()
     own_reading = _difference(io_counters(), io_counters())
     before = io_counters()
-    processor, start = _processor_seconds(), perf_counter()
+    processor = _processor_seconds()
+    _mark(task)
+    start = perf_counter()
     found = action()
-    seconds, processor = perf_counter() - start, _processor_seconds() - processor
+    seconds = perf_counter() - start
+    _mark(task)
+    processor = _processor_seconds() - processor
     after = io_counters()
     used = _difference(before, after)
     resident = memory()
+    written = _written(task) - written
+    facts = _facts(found)
     return {
-        "seconds": seconds,
+        "seconds": facts.pop("seconds", seconds),
         "processor_seconds": processor,
         "memory": resident,
         "io": {name: used[name] - own_reading[name] for name in used},
-        "facts": _facts(found),
+        **({"device_bytes": written} if task.device else {}),
+        "facts": facts,
     }
+
+
+def _mark(task: Task) -> None:
+    if task.marked:
+        os.access(MARK, os.F_OK)
+
+
+def _written(task: Task) -> int:
+    """Return what has gone to the target's device, after all that is to go there has gone."""
+    if not task.device:
+        return 0
+    subprocess.run(["sync", "-f", os.path.dirname(task.target)], check=True)
+    return bytes_written_to(task.device)
 
 
 def _facts(found: Facts | Callable[[], Facts]) -> Facts:

@@ -16,7 +16,7 @@ from benchmarks.process import REPOSITORY
 
 __all__ = ["Filesystem", "available_memory", "describe", "filesystem_of", "load", "version_of"]
 
-_PACKAGES = ("cordbundle", "executorch", "flatbuffers", "numpy", "torch", "xxhash")
+_PACKAGES = ("cordbundle", "executorch", "flatbuffers", "numpy", "safetensors", "torch", "xxhash")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,7 @@ def describe() -> dict[str, object]:
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "versions": {name: version_of(name) for name in _PACKAGES},
         "coreutils": _coreutils(),
+        "strace": _strace(),
         "commit": _git("rev-parse", "HEAD"),
         "uncommitted_changes": bool(_git("status", "--porcelain")),
     }
@@ -73,15 +74,24 @@ def available_memory() -> int:
 
 def filesystem_of(folder: Path) -> Filesystem:
     """Return the filesystem of a folder, from `/proc/self/mountinfo`."""
-    device = os.stat(folder).st_dev
+    device, path = os.stat(folder).st_dev, os.path.realpath(folder)
     wanted = f"{os.major(device)}:{os.minor(device)}"
     kind = options = "unknown"
+    deepest = -1
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         mount, _, filesystem = line.partition(" - ")
-        if mount.split()[2] == wanted:
+        number, at = mount.split()[2], mount.split()[4]
+        # A subvolume of Btrfs has another number than its mount: there, where it stands decides.
+        same = len(path) + 1 if number == wanted else len(at) if _is_in(path, at) else -1
+        if same >= deepest:
+            deepest = same
             kind = filesystem.split()[0]
             options = ",".join((mount.split()[5], filesystem.split()[2]))
     return Filesystem(kind, options, os.statvfs(folder).f_bsize)
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _processor() -> str:
@@ -109,6 +119,10 @@ def _os_release() -> str:
 
 def _coreutils() -> str | None:
     return _output("cp", "--version").partition("\n")[0] or None
+
+
+def _strace() -> str | None:
+    return _output("strace", "--version").partition("\n")[0] or None
 
 
 def _git(*arguments: str) -> str | None:

@@ -9,24 +9,32 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
 
-from benchmarks.child import Task
-from benchmarks.procfs import memory
+from benchmarks.child import MARK, Task
+from benchmarks.procfs import memory, rollup
 
-__all__ = ["REPOSITORY", "RunError", "run"]
+__all__ = ["REPOSITORY", "RunError", "can_trace", "run", "trace"]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SAMPLE_EVERY = 0.001
 """Seconds between two looks at the memory."""
+ROLLUP_SHARE = 0.2
+"""Of the time, at most, that is spent on looking at pages one by one: it holds the process up."""
+
+_CALL = re.compile(r"^\d+ +(\w+)\(")
 
 
 class RunError(RuntimeError):
@@ -49,18 +57,72 @@ def run(entry: str, task: Task, *, warm_up: Task | None, sample: bool) -> dict[s
     Raises:
         RunError: The process failed.
     """
-    order = {
-        "entry": entry,
-        "task": asdict(task),
-        "warm_up": None if warm_up is None else asdict(warm_up),
-    }
     with _child() as (process, errors):
-        imported = _tell(process, errors, json.dumps(order))["memory"]
+        imported = _tell(process, errors, _order(entry, task, warm_up))["memory"]
         if not sample:
             return _tell(process, errors, "go")
         with _Sampler(process.pid) as sampler:
             result = _tell(process, errors, "go")
         return result | {"peak": sampler.above(imported, result["memory"])}
+
+
+def _order(entry: str, task: Task, warm_up: Task | None) -> str:
+    """Return what a process is told first."""
+    small = None if warm_up is None else asdict(warm_up)
+    return json.dumps({"entry": entry, "task": asdict(task), "warm_up": small})
+
+
+def can_trace() -> bool:
+    """Tell whether system calls can be counted: `strace` may attach to a process of ours."""
+    scope = Path("/proc/sys/kernel/yama/ptrace_scope")
+    free = os.geteuid() == 0 or not scope.exists() or scope.read_text().strip() == "0"
+    return free and shutil.which("strace") is not None
+
+
+def trace(entry: str, task: Task, *, warm_up: Task | None) -> tuple[dict[str, Any], dict[str, int]]:
+    """Run a task as `run` does, under `strace`, which makes it slow.
+
+    Returns:
+        What the process measured, and how many system calls of each name there were in what was
+        measured, in all threads and processes.
+
+    Raises:
+        RunError: The process failed.
+    """
+    with tempfile.NamedTemporaryFile("r", errors="replace") as log:
+        with _child() as (process, errors):
+            _tell(process, errors, _order(entry, replace(task, marked=True), warm_up))
+            with _attached(process.pid, log.name):
+                result = _tell(process, errors, "go")
+                process.wait()
+        return result, dict(_calls(log).most_common())
+
+
+@contextlib.contextmanager
+def _attached(process: int, log: str) -> Iterator[None]:
+    """Trace a process and all that it starts until they end."""
+    command = ["strace", "-f", "-s", "0", "-o", log, "-p", str(process)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as tracer:
+        try:
+            assert tracer.stderr
+            if "attached" not in (said := tracer.stderr.readline()):
+                raise RunError(said.strip() or "strace said nothing")
+            yield
+        except BaseException:
+            tracer.terminate()
+            raise
+
+
+def _calls(log: IO[str]) -> Counter[str]:
+    """Count the system calls of a trace between its two marks."""
+    calls: Counter[str] = Counter()
+    marks = 0
+    for line in log:
+        if MARK in line:
+            marks += 1
+        elif marks == 1 and (call := _CALL.match(line)):
+            calls[call[1]] += 1
+    return calls
 
 
 @contextlib.contextmanager
@@ -101,7 +163,7 @@ class _Sampler:
 
     def __init__(self, process: int) -> None:
         self._process = process
-        self._peak = memory(process)
+        self._peak = memory(process) | rollup(process)
         self._samples = 0
         self._longest_gap = 0.0
         self._stop = threading.Event()
@@ -116,10 +178,14 @@ class _Sampler:
         self._thread.join()
 
     def _sample(self) -> None:
-        last = time.perf_counter()
+        last = next_rollup = time.perf_counter()
         while not self._stop.is_set():
             try:
                 found = memory(self._process)
+                if (start := time.perf_counter()) >= next_rollup:
+                    found |= rollup(self._process)
+                    end = time.perf_counter()
+                    next_rollup = end + (end - start) * (1 / ROLLUP_SHARE - 1)
             except OSError:  # it ended
                 return
             for kind, size in found.items():
@@ -132,7 +198,13 @@ class _Sampler:
 
     def above(self, imported: dict[str, int], at_the_end: dict[str, int]) -> dict[str, object]:
         """Return peaks above what was resident after the import."""
-        kinds = {"anonymous": "RssAnon", "file": "RssFile", "shared": "RssShmem"}
+        kinds = {
+            "anonymous": "RssAnon",
+            "file": "RssFile",
+            "shared": "RssShmem",
+            "rollup_anonymous": "RollupAnonymous",
+            "rollup_file": "RollupFile",
+        }
         return {
             **{word: self._peak[kind] - imported[kind] for word, kind in kinds.items()},
             # Kept by the kernel: no peak of the whole between two samples is missed.

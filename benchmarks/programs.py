@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import struct
 import subprocess
 import sys
@@ -20,10 +21,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["cases_of", "export_all", "program_path"]
+__all__ = ["cases_of", "export_all", "fill", "program_of", "program_path"]
 
 COLUMNS = 1024
 ROW = 4 * COLUMNS
+_PIECE = 1 << 20
+_HEAD = 4 << 20  # bytes with all the numbers of a sparse program but for the last row
 SPARSE_ROWS = 257  # those with numbers in a sparse program, but for the last one
 
 
@@ -35,6 +38,25 @@ def program_path(folder: Path, size: int, *, sparse: bool) -> Path:
 def cases_of(program: Path) -> Path:
     """Return the path of a program's case."""
     return program.with_suffix(".npz")
+
+
+def program_of(bundle: Path) -> Path:
+    """Return the path of the program that a bundle was made of."""
+    return bundle.with_suffix(".pte")
+
+
+def fill(program: Path, target: Path) -> None:
+    """Copy a sparse program; its holes become the same MiB of random numbers again and again."""
+    piece = random.Random(0).randbytes(_PIECE)
+    with program.open("rb") as source, target.open("xb") as file:
+        size = os.fstat(source.fileno()).st_size
+        file.write(source.read(_HEAD))
+        while size - file.tell() > 2 * _PIECE:
+            file.write(piece)
+        source.seek(file.tell())
+        file.write(source.read())
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def export_all(folder: Path, *, dense: Iterable[int], sparse: Iterable[int]) -> None:

@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from benchmarks.results import REFERENCE, SCHEMA, Cell, Spread, summary
+from benchmarks.results import (
+    OURS,
+    REFERENCE,
+    SCHEMA,
+    Cell,
+    Spread,
+    grown,
+    series,
+    slopes,
+    summary,
+)
 from benchmarks.targets import Target, outcomes
 
 __all__ = ["markdown"]
@@ -37,13 +47,15 @@ def _result(result: dict[str, Any]) -> Iterator[str]:
     yield from _machine(result)
     yield ""
     yield from _targets(result["cells"])
+    yield from _slopes(result["cells"])
     for cell in result["cells"]:
         yield from _cell(cell)
-    if result["left_out"]:
-        yield "### Left out"
-        yield ""
-        yield from (f"* {entry['what']}: {entry['why']}" for entry in result["left_out"])
-        yield ""
+    for title, word in (("Left out", "left_out"), ("Broken", "broken")):
+        if result.get(word):
+            yield f"### {title}"
+            yield ""
+            yield from (f"* {entry['what']}: {entry['why']}" for entry in result[word])
+            yield ""
 
 
 def _machine(result: dict[str, Any]) -> Iterator[str]:
@@ -92,6 +104,27 @@ def _targets(cells: list[Cell]) -> Iterator[str]:
         yield ""
 
 
+def _slopes(cells: list[Cell]) -> Iterator[str]:
+    rows = []
+    for name, group in series(cells):
+        counts = [cell["count"] for cell in group]
+        if len(set(counts)) < 3:
+            continue
+        for way, points in grown(group, "count").items():
+            if len(points) > 2:
+                times = " ".join(f"{at:,}: {_seconds(time)}." for at, time in points)
+                found = ", ".join(f"{slope:.2f}" for slope in slopes(points))
+                rows.append((name, way, times, found))
+    if rows:
+        yield "### Growth"
+        yield ""
+        yield "The exponent is 1 where ten times as many take ten times as long, and less where "
+        yield "a fixed cost is most of the time."
+        yield ""
+        yield from _table(("cells", "way", "median times", "exponents between neighbours"), rows)
+        yield ""
+
+
 def _cell(cell: Cell) -> Iterator[str]:
     yield f"### {_title(cell)}"
     yield ""
@@ -107,11 +140,18 @@ def _cell(cell: Cell) -> Iterator[str]:
 
 def _times(cell: Cell) -> Iterator[str]:
     reference = f"ratio_to_{REFERENCE}"
+    on_device = any("device_bytes" in it for it in cell["summary"].values())
+    others = [way for way in cell["ways"] if not way.startswith(OURS)]
+    traced = cell.get("calls", {})
     has_reference = cell["floor"] != REFERENCE and REFERENCE in cell["ways"]
     yield from _table(
         ("way", "median", "quartiles", "least to most", f"to {cell['floor']}", "round by round",
+         *(["to the best other"] if len(others) > 1 else []),
          *([f"to {REFERENCE}"] if has_reference else []),
-         "processor", f"to {cell['floor']}", "read", "written", "calls", "runs"),
+         "processor", f"to {cell['floor']}", "read", "written",
+         *(["to the device"] if on_device else []),
+         "calls" if traced else "read and write calls",
+         *(["most often"] if traced else []), "runs"),
         (
             (
                 way,
@@ -120,12 +160,14 @@ def _times(cell: Cell) -> Iterator[str]:
                 _range(it["seconds"], "least", "most"),
                 _ratio(it["ratio_to_floor"]),
                 _ratio_range(it["ratio_to_floor"]),
+                *([_ratio(it["ratio_to_best"])] if len(others) > 1 else []),
                 *([_ratio(it[reference])] if has_reference else []),
                 _seconds(it["processor_seconds"]["median"]),
                 _ratio(it["processor_ratio_to_floor"]),
                 _size(it["io"]["rchar"]),
                 _size(it["io"]["wchar"]),
-                str(round(it["io"]["syscr"] + it["io"]["syscw"])),
+                *([_size(it["device_bytes"]["median"])] if on_device else []),
+                *(_calls(traced[way]) if traced else (str(_io_calls(it)),)),
                 str(it["seconds"]["runs"]),
             )
             for way, it in cell["summary"].items()
@@ -133,13 +175,31 @@ def _times(cell: Cell) -> Iterator[str]:
     )  # fmt: skip
 
 
+def _io_calls(it: dict[str, Any]) -> int:
+    return int(it["io"]["syscr"] + it["io"]["syscw"])
+
+
+def _calls(names: dict[str, int]) -> tuple[str, str]:
+    """Return how many calls a trace counted, and which there were most."""
+    most = sorted(names, key=lambda name: -names[name])[:3]
+    return str(sum(names.values())), ", ".join(f"{name} {names[name]}" for name in most)
+
+
 def _memory(cell: Cell) -> Iterator[str]:
+    kinds = {
+        "anonymous": "anonymous",
+        "file pages": "file",
+        "shared": "shared",
+        "anonymous (smaps_rollup)": "rollup_anonymous",
+        "file pages (smaps_rollup)": "rollup_file",
+        "total (kept by the kernel)": "total",
+    }
     yield "Peaks above what is resident after the import; median and largest."
     yield ""
     yield from _table(
-        ("way", "anonymous", "file pages", "shared", "total (kept by the kernel)", "runs"),
+        ("way", *kinds, "runs"),
         (
-            (way, *(_sizes(it["peak"][kind]) for kind in ("anonymous", "file", "shared", "total")),
+            (way, *(_sizes(it["peak"].get(kind)) for kind in kinds.values()),
              str(it["seconds"]["runs"]))
             for way, it in cell["summary"].items()
         ),
@@ -148,6 +208,7 @@ def _memory(cell: Cell) -> Iterator[str]:
 
 def _title(cell: Cell) -> str:
     durable = "" if cell["durability"] == "none" else ", until durable"
+    durable += ", cold" if cell["cache"] == "cold" else ""
     count = cell.get("count", 0)
     counted = [f"{count:,} {cell['counted']}"] if count else []
     size = [_size(cell["size"])] if cell["size"] else []
@@ -159,7 +220,9 @@ def _quantity(target: Target, cell: Cell) -> str:
     words = {
         "ratio_to_floor.median": f"time to {cell['floor']}'s",
         f"ratio_to_{REFERENCE}.median": f"time to {REFERENCE}'s",
+        "ratio_to_best.median": "time to the best other's",
         "seconds.median": "time",
+        "device_share": "written to the device, of the source's size",
         "peak.anonymous.most": "anonymous memory",
         "io.rchar": "bytes read",
     }
@@ -189,8 +252,8 @@ def _size(value: float) -> str:
     return f"{value:.0f} B"
 
 
-def _sizes(spread: Spread) -> str:
-    return f"{_size(spread['median'])} ({_size(spread['most'])})"
+def _sizes(spread: Spread | None) -> str:
+    return "" if spread is None else f"{_size(spread['median'])} ({_size(spread['most'])})"
 
 
 def _range(spread: Spread, low: str, high: str) -> str:

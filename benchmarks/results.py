@@ -6,17 +6,35 @@ made again from the runs.
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
-__all__ = ["REFERENCE", "SCHEMA", "Cell", "Run", "Spread", "ratio", "spread", "summary"]
+__all__ = [
+    "OURS",
+    "REFERENCE",
+    "SCHEMA",
+    "Cell",
+    "Run",
+    "Spread",
+    "grown",
+    "ratio",
+    "series",
+    "slopes",
+    "spread",
+    "summary",
+]
 
 SCHEMA = 1
 """Version of the results' shape."""
 
 REFERENCE = "executorch"
 """The way that is to be replaced."""
+
+OURS = "cordbundle"
+"""What the names of cordbundle's own ways begin with."""
 
 Run = dict[str, Any]
 Cell = dict[str, Any]
@@ -60,6 +78,54 @@ def ratio(cell: Cell, way: str, other: str, what: str = "seconds") -> Spread | N
     return spread(by_round) | {"median": medians[0] / medians[1]}
 
 
+def _ratio_to_best(cell: Cell, way: str) -> Spread | None:
+    """Return the ratio to the fastest way that is not cordbundle's; None without one."""
+    others = {run["way"] for run in cell["runs"] if not run["way"].startswith(OURS)}
+    if not others:
+        return None
+    medians = {
+        name: statistics.median(_by_round(cell, name, "seconds").values())
+        for name in sorted(others)
+    }
+    return ratio(cell, way, min(medians, key=lambda name: medians[name]))
+
+
+def series(cells: Sequence[Cell]) -> Iterator[tuple[str, list[Cell]]]:
+    """Yield cells that differ in nothing but size or count, under what they have in common.
+
+    Their order is that of their sizes and counts.
+    """
+    groups: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in cells:
+        key = tuple(cell[it] for it in ("job", "filesystem", "measure", "durability", "cache"))
+        groups.setdefault(key, []).append(cell)
+    for (job, filesystem, measure, durability, cache), group in groups.items():
+        details = [measure, "until durable" * (durability != "none"), "cold" * (cache == "cold")]
+        name = ", ".join((f"{job} on {filesystem}", *filter(None, details)))
+        yield name, sorted(group, key=lambda cell: (cell["size"], cell["count"]))
+
+
+def grown(group: Sequence[Cell], by: str) -> dict[str, list[tuple[float, float]]]:
+    """Return for each way its median time at each "size" or "count" of a series."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for cell in group:
+        for way, it in cell["summary"].items():
+            found.setdefault(way, []).append((cell[by], it["seconds"]["median"]))
+    return found
+
+
+def slopes(points: Sequence[tuple[float, float]]) -> list[float]:
+    """Return the exponent of growth between neighbours: 1 where twice as much takes twice as long.
+
+    Args:
+        points: Sizes or counts, each with its time, sorted.
+    """
+    return [
+        math.log(time / time_before) / math.log(at / at_before)
+        for (at_before, time_before), (at, time) in pairwise(points)
+    ]
+
+
 def _by_round(cell: Cell, way: str, what: str) -> dict[int, float]:
     return {run["round"]: run[what] for run in cell["runs"] if run["way"] == way}
 
@@ -78,9 +144,14 @@ def _summary(cell: Cell, way: str) -> dict[str, Any]:
         "ratio_to_floor": ratio(cell, way, cell["floor"]),
         "processor_ratio_to_floor": ratio(cell, way, cell["floor"], "processor_seconds"),
         f"ratio_to_{REFERENCE}": ratio(cell, way, REFERENCE),
+        "ratio_to_best": _ratio_to_best(cell, way),
         "io": {name: statistics.median(run["io"][name] for run in runs) for name in runs[0]["io"]},
     }
+    if "device_bytes" in runs[0]:
+        found["device_bytes"] = spread([run["device_bytes"] for run in runs])
+        most = found["device_bytes"]["most"]
+        found["device_share"] = most / cell["source_size"] if cell["source_size"] else None
     if "peak" in runs[0]:
-        kinds = ("anonymous", "file", "shared", "total")
+        kinds = list(runs[0]["peak"].keys() - {"samples", "longest_gap_seconds"})
         found["peak"] = {kind: spread([run["peak"][kind] for run in runs]) for kind in kinds}
     return found

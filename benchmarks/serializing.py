@@ -8,8 +8,9 @@ index `NAME`, one file name a line.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,10 +18,15 @@ __all__ = [
     "BlobKind",
     "NamedTensor",
     "blob_paths",
+    "chunks",
+    "decoded",
     "digest",
+    "file_digest",
+    "listed",
     "make_blobs",
     "named_tensors",
     "program",
+    "small_cases",
     "weights_digest",
 ]
 
@@ -55,6 +61,72 @@ def digest(write_to: Callable[[Any], object]) -> dict[str, object]:
     hasher = _Hasher()
     write_to(hasher)
     return hasher.facts()
+
+
+def file_digest(path: str) -> dict[str, object]:
+    """Return digest and size of a file, as facts of a run."""
+
+    def write_to(hasher: _Hasher) -> None:
+        with open(path, "rb", buffering=0) as file:
+            while piece := file.read(_PIECE):
+                hasher.write(piece)
+
+    return digest(write_to)
+
+
+def decoded(record: Any) -> dict[str, object]:
+    """Return a digest of a decoded program, whoever's classes it is made of, as facts of a run."""
+    return digest(lambda hasher: hasher.write(b"".join(_parts(record))))
+
+
+def _parts(record: Any) -> Iterator[bytes]:
+    """Yield all that a record holds; the order of its fields is its class's own business."""
+    cls: Any = type(record)
+    if is_dataclass(record):
+        yield f"{cls.__name__}(".encode()
+        for name in _names(cls):
+            yield from _parts(getattr(record, name))
+        yield b")"
+    elif isinstance(record, (list, tuple)):
+        yield f"{len(record)}[".encode()
+        for item in record:
+            yield from _parts(item)
+    elif isinstance(record, int):  # also members of enumerations
+        yield f"{int(record)};".encode()
+    elif record is None or isinstance(record, (str, float)):
+        yield f"{record!r};".encode()
+    else:
+        yield bytes(record)
+
+
+@cache
+def _names(cls: type[Any]) -> list[str]:
+    return sorted(it.name for it in fields(cls))
+
+
+def listed(rows: Iterable[tuple[int, list[int]]]) -> dict[str, object]:
+    """Return a digest of listed tensors, as facts of a run."""
+    return digest(lambda hasher: hasher.write(repr(list(rows)).encode()))
+
+
+def chunks(count: int, size: Any) -> list[bytes]:
+    """Return chunks of `size` bytes; of large ones, which take memory, 16 again and again."""
+    distinct = [
+        number.to_bytes(8, "little") * (size // 8)
+        for number in range(min(count, 16) if size >= _PIECE else count)
+    ]
+    return [distinct[number % len(distinct)] for number in range(count)]
+
+
+Data = tuple[tuple[int, ...], bytes]
+"""Sizes and bytes of a tensor of float32."""
+
+
+def small_cases(count: int) -> Iterator[tuple[Data, Data]]:
+    """Yield an input and an output for `program`, different in each case."""
+    for number in range(count):
+        mark = number.to_bytes(4, "little")
+        yield ((1, 1, 16), mark * 16), ((1, 2, 16), mark * 32)
 
 
 def program(

@@ -7,17 +7,20 @@ heavy is imported.
 from __future__ import annotations
 
 import errno
+import json
 import os
+import random
 import shutil
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import cordbundle as cb
 from benchmarks import programs
-from benchmarks.jobs import JOBS, MIB, Cell
-from benchmarks.serializing import blob_paths, make_blobs, named_tensors
+from benchmarks.jobs import JOBS
+from benchmarks.serializing import blob_paths, make_blobs, named_tensors, program, small_cases
+from benchmarks.terms import BLOBS, MIB, PROGRAMS, Cache, Cell
+from cordbundle import program as schema
 
 __all__ = [
     "export_programs",
@@ -29,10 +32,12 @@ __all__ = [
 ]
 
 WARM_UP_SIZE = 1 * MIB
+SPARSE_WARM_UP_SIZE = 16 * MIB
 WARM_UP_COUNT = 64
 CASES = 100  # of a bundle that is opened
+PAGE = 4096
 
-_PROGRAMS = ("dense program", "sparse program", "sparse bundle")
+_FROM_SPARSE = ("sparse program", "filled program", "sparse bundle")
 
 
 def program_sizes(cells: Iterable[Cell]) -> dict[bool, set[int]]:
@@ -42,11 +47,17 @@ def program_sizes(cells: Iterable[Cell]) -> dict[bool, set[int]]:
     """
     sizes: dict[bool, set[int]] = {False: set(), True: set()}
     for cell in cells:
-        if JOBS[cell.job].source in _PROGRAMS:
-            sizes["sparse" in JOBS[cell.job].source].add(cell.size)
-    if any(sizes.values()):
-        sizes[False].add(WARM_UP_SIZE)
+        if JOBS[cell.job].source in PROGRAMS:
+            sizes[JOBS[cell.job].source in _FROM_SPARSE].add(cell.size)
+    for kind, found in sizes.items():
+        if found:
+            found.add(_least(kind))
     return sizes
+
+
+def _least(sparse: bool) -> int:
+    """Return the size of a program for warming up; a sparse one has numbers that stay."""
+    return SPARSE_WARM_UP_SIZE if sparse else WARM_UP_SIZE
 
 
 def export_programs(folder: Path, sizes: dict[bool, set[int]]) -> None:
@@ -56,7 +67,8 @@ def export_programs(folder: Path, sizes: dict[bool, set[int]]) -> None:
 
 def warm_up_cell(cell: Cell) -> Cell:
     """Return a small cell of the same kind."""
-    return replace(cell, size=min(cell.size, WARM_UP_SIZE), count=min(cell.count, WARM_UP_COUNT))
+    least = _least(JOBS[cell.job].source in _FROM_SPARSE)
+    return replace(cell, size=min(cell.size, least), count=min(cell.count, WARM_UP_COUNT))
 
 
 def make_source(cell: Cell, folder: Path, exported: Path) -> Path:
@@ -73,16 +85,86 @@ def make_source(cell: Cell, folder: Path, exported: Path) -> Path:
         path.touch()
     elif kind == "weights":
         cb.write(cb.serialize_ptd(_weights(cell.count)), path, durability="none")
+    elif kind == "safetensors":
+        _make_safetensors(path, cell.size, cell.count)
+    elif kind in ("made program", "small program"):
+        _make_program(path, cell.count if kind == "made program" else 8)
+    elif kind == "bundle of cases":
+        _bundle_of_cases(path, cell.count)
     elif kind in ("sparse blobs", "alike blobs", "equal blobs"):
         make_blobs(path, kind, cell.size, cell.count)
     else:
-        program = programs.program_path(exported, cell.size, sparse="sparse" in kind)
-        if kind == "sparse bundle":
-            return _bundle_to_open(program, path)
-        for it in (program, programs.cases_of(program)):
-            _place(it, folder / it.name)
-        return folder / program.name
+        path = _of_exported(cell, folder, exported)
     return path
+
+
+def _of_exported(cell: Cell, folder: Path, exported: Path) -> Path:
+    """Make a source from a program that was exported."""
+    kind = JOBS[cell.job].source
+    made = programs.program_path(exported, cell.size, sparse=kind in _FROM_SPARSE)
+    path = folder / f"{kind.replace(' ', '-')}-{cell.size}"
+    if kind == "sparse bundle":
+        return _bundle_to_open(made, path)
+    _place(programs.cases_of(made), programs.cases_of(path))
+    if kind == "filled program":
+        programs.fill(made, path)
+    elif kind == "paged program":
+        with cb.open(made) as file:
+            editor = cb.PteEditor(file)
+            editor.align_segments(PAGE)
+            editor.finish().write(path)
+    elif kind == "dense bundle":
+        _place(made, programs.program_of(path))
+        cb.bundle(programs.program_of(path), [cb.MethodTestSuite("forward", [_CASE])]).write(path)
+    else:
+        _place(made, path)
+    return path
+
+
+_CASE = cb.MethodTestCase([memoryview(bytes(4 * 8)).cast("q")], [])
+
+
+def _make_safetensors(path: Path, size: int, count: int) -> None:
+    """Make a safetensors file of float32, its header filled up so that its tensors have pages."""
+    each = size // count // PAGE * PAGE
+    header: dict[str, object] = {
+        f"layers.{number:05}.weight": {
+            "dtype": "F32",
+            "shape": [each // PAGE, PAGE // 4],
+            "data_offsets": [number * each, (number + 1) * each],
+        }
+        for number in range(count)
+    }
+    text = json.dumps(header).encode()
+    text += b" " * (-(8 + len(text)) % PAGE)
+    numbers = random.Random(0)
+    with path.open("xb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for _ in range(count):
+            left = each
+            while left:
+                left -= file.write(numbers.randbytes(min(left, MIB)))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _make_program(path: Path, values: int) -> None:
+    made = program(schema, cb.ScalarType.FLOAT, values=max(values, 8))
+    cb.write(cb.serialize_pte(made), path, durability="none")
+
+
+def _bundle_of_cases(path: Path, count: int) -> None:
+    _make_program(path.with_suffix(".pte"), 8)
+    cases = [
+        cb.MethodTestCase(*([_tensor(sizes, data)] for sizes, data in pair))
+        for pair in small_cases(count)
+    ]
+    suite = cb.MethodTestSuite("forward", cases)
+    cb.bundle(path.with_suffix(".pte"), [suite], digest=False).write(path, durability="none")
+
+
+def _tensor(sizes: tuple[int, ...], data: bytes) -> object:
+    return memoryview(data).cast("B").cast("f", sizes)
 
 
 def _weights(count: int) -> cb.DataPayload:
@@ -104,15 +186,14 @@ def _place(path: Path, target: Path) -> None:
 
 
 def _bundle_to_open(program: Path, path: Path) -> Path:
-    """Bundle a program with many cases of one tensor each way, in a form without a size limit."""
-    case = cb.MethodTestCase([memoryview(bytes(4 * 8)).cast("q")], [])
-    suite = cb.MethodTestSuite("forward", [case] * CASES)
+    """Bundle a program with many cases of one tensor, in a form without a size limit."""
+    suite = cb.MethodTestSuite("forward", [_CASE] * CASES)
     cb.bundle(program, [suite], form="segmented", digest=False).write(path)
     return path
 
 
 def _payload_paths(cell: Cell, source: Path) -> list[Path]:
-    return blob_paths(source) if JOBS[cell.job].source.endswith("blobs") else [source]
+    return blob_paths(source) if JOBS[cell.job].source in BLOBS else [source]
 
 
 def source_size(cell: Cell, source: Path) -> int:
@@ -120,9 +201,12 @@ def source_size(cell: Cell, source: Path) -> int:
     return sum(path.stat().st_size for path in _payload_paths(cell, source))
 
 
-def prepare_cache(cell: Cell, source: Path, state: Literal["warm", "cold"]) -> None:
-    """Bring a source into the page cache or drop it from there; a sparse one is left alone."""
-    if "sparse" in JOBS[cell.job].source:
+def prepare_cache(cell: Cell, source: Path, state: Cache) -> None:
+    """Bring a source into the page cache or drop it from there.
+
+    Sparse and filled ones are left alone: what they are for does not read them.
+    """
+    if JOBS[cell.job].source in (*_FROM_SPARSE, "sparse blobs"):
         return
     for path in _payload_paths(cell, source):
         with path.open("rb", buffering=0) as file:

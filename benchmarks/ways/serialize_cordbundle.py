@@ -12,6 +12,7 @@ import cordbundle as cb
 from benchmarks.child import Action, Facts, Task
 from benchmarks.serializing import (
     blob_paths,
+    decoded,
     digest,
     named_tensors,
     program,
@@ -19,7 +20,37 @@ from benchmarks.serializing import (
 )
 from cordbundle import program as schema
 
-__all__ = ["deduplicate", "delegate", "load", "write_constants", "write_weights"]
+__all__ = [
+    "decode",
+    "deduplicate",
+    "delegate",
+    "load",
+    "serialize",
+    "write_constants",
+    "write_weights",
+]
+
+
+def serialize(task: Task) -> Action:
+    """Serialize a program of cordbundle's own classes; its bytes are not ExecuTorch's."""
+    made = program(schema, cb.ScalarType.FLOAT, values=task.count)
+
+    def action() -> Facts:
+        return {"size": len(cb.serialize_pte(made))}
+
+    return action
+
+
+def decode(task: Task) -> Action:
+    """Decode a program from its path into cordbundle's own classes."""
+
+    def action() -> Callable[[], Facts]:
+        with cb.open(task.source) as file:
+            assert isinstance(file, cb.PteFile)
+            found = file.program()
+        return lambda: decoded(found)
+
+    return action
 
 
 def write_weights(task: Task) -> Action:

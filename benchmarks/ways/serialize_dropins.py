@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import cordbundle.executorch as dropins
 from benchmarks.child import Action, Task
-from benchmarks.ways.serialize_executorch import deserializing, serializing, storing, writing
+from benchmarks.ways.serialize_executorch import (
+    decoding,
+    deserializing,
+    serializing,
+    storing,
+    writing,
+)
 
-__all__ = ["deduplicate", "read_weights", "serialize", "write_weights"]
+__all__ = ["decode", "deduplicate", "read_weights", "serialize", "write_weights"]
 
 
 def serialize(task: Task) -> Action:
     """Serialize a program."""
     return serializing(dropins.serialize_pte_binary, task)
+
+
+def decode(task: Task) -> Action:
+    """Decode a program that is in memory."""
+    return decoding(dropins.deserialize_pte_binary, task)
 
 
 def write_weights(task: Task) -> Action:

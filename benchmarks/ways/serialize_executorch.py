@@ -10,7 +10,11 @@ from typing import Any
 from executorch.exir import schema
 from executorch.exir._serialize._cord import Cord, FileBackedData
 from executorch.exir._serialize._named_data_store import NamedDataStore
-from executorch.exir._serialize._program import PTEFile, serialize_pte_binary
+from executorch.exir._serialize._program import (
+    PTEFile,
+    deserialize_pte_binary,
+    serialize_pte_binary,
+)
 from executorch.exir._serialize.data_serializer import DataEntry, DataPayload
 from executorch.exir.scalar_type import ScalarType
 from executorch.exir.tensor_layout import TensorLayout
@@ -19,6 +23,7 @@ from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSeria
 from benchmarks.child import Action, Facts, Task
 from benchmarks.serializing import (
     blob_paths,
+    decoded,
     digest,
     named_tensors,
     program,
@@ -26,6 +31,8 @@ from benchmarks.serializing import (
 )
 
 __all__ = [
+    "decode",
+    "decoding",
     "deduplicate",
     "delegate",
     "deserializing",
@@ -42,6 +49,11 @@ __all__ = [
 def serialize(task: Task) -> Action:
     """Serialize a program."""
     return serializing(serialize_pte_binary, task)
+
+
+def decode(task: Task) -> Action:
+    """Decode a program that is in memory."""
+    return decoding(deserialize_pte_binary, task)
 
 
 def write_weights(task: Task) -> Action:
@@ -96,6 +108,17 @@ def serializing(function: Callable[..., Any], task: Task) -> Action:
     def action() -> Callable[[], Facts]:
         cord = function(PTEFile(made), extract_delegate_segments=True)
         return lambda: digest(cord.write_to_file)
+
+    return action
+
+
+def decoding(function: Callable[[bytes], Any], task: Task) -> Action:
+    """Return the action of decoding a program with a function."""
+    data = Path(task.source).read_bytes()
+
+    def action() -> Callable[[], Facts]:
+        found = function(data)
+        return lambda: decoded(found.program)
 
     return action
 

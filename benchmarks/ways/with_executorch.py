@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import numpy as np
 import torch
 from executorch.devtools import BundledProgram
 from executorch.devtools.bundled_program.config import MethodTestCase, MethodTestSuite
 from executorch.devtools.bundled_program.serialize import (
+    deserialize_from_flatbuffer_to_bundled_program,
     serialize_from_bundled_program_to_flatbuffer,
 )
 
 from benchmarks.child import Action, Task
 
-__all__ = ["bundle"]
+__all__ = ["bundle", "extract"]
 
 
 def bundle(task: Task) -> Action:
@@ -26,12 +28,26 @@ def bundle(task: Task) -> Action:
 
     def action() -> dict[str, object]:
         bundled = BundledProgram(None, suites, pte_file_path=task.source)
-        data = serialize_from_bundled_program_to_flatbuffer(bundled)
-        with open(task.target, "wb") as file:
-            file.write(data)
-            if task.durability != "none":
-                file.flush()
-                os.fsync(file.fileno())
+        _write(serialize_from_bundled_program_to_flatbuffer(bundled), task)
         return {}
 
     return action
+
+
+def extract(task: Task) -> Action:
+    """Read a bundle, decode it, and write its program."""
+
+    def action() -> dict[str, object]:
+        bundled = deserialize_from_flatbuffer_to_bundled_program(Path(task.source).read_bytes())
+        _write(bundled.program, task)
+        return {}
+
+    return action
+
+
+def _write(data: bytes, task: Task) -> None:
+    with open(task.target, "wb") as file:
+        file.write(data)
+        if task.durability != "none":
+            file.flush()
+            os.fsync(file.fileno())

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 
 from benchmarks.child import Action, Task
 
-__all__ = ["copyfile", "cp", "read_start"]
+__all__ = ["copyfile", "cp", "importing", "inspect", "python", "read_start", "sync"]
+
+_TIMED = "import time; s = time.perf_counter(); import {}; print(time.perf_counter() - s)"
 
 
 def copyfile(task: Task) -> Action:
@@ -16,7 +19,7 @@ def copyfile(task: Task) -> Action:
 
     def action() -> dict[str, object]:
         shutil.copyfile(task.source, task.target)
-        _sync(task)
+        sync(task)
         return {}
 
     return action
@@ -28,7 +31,7 @@ def cp(task: Task) -> Action:
 
     def action() -> dict[str, object]:
         subprocess.run(command, check=True)
-        _sync(task)
+        sync(task)
         return {}
 
     return action
@@ -44,7 +47,37 @@ def read_start(task: Task) -> Action:
     return action
 
 
-def _sync(task: Task) -> None:
+def python(task: Task) -> Action:
+    """A process of Python that does nothing."""
+    return _process([sys.executable, "-c", "pass"])
+
+
+def inspect(task: Task) -> Action:
+    """`cordbundle inspect`, which lists a file."""
+    return _process([sys.executable, "-m", "cordbundle", "inspect", task.source])
+
+
+def importing(task: Task) -> Action:
+    """An import in a process of its own, which says how long it took."""
+    command = [sys.executable, "-c", _TIMED.format(task.options["names"])]
+
+    def action() -> dict[str, object]:
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+        return {"seconds": float(done.stdout)}
+
+    return action
+
+
+def _process(command: list[str]) -> Action:
+    def action() -> dict[str, object]:
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+        return {"printed": len(done.stdout)}
+
+    return action
+
+
+def sync(task: Task) -> None:
+    """Wait until the target is on the disk, where it is to be durable."""
     if task.durability == "none":
         return
     descriptor = os.open(task.target, os.O_WRONLY)

@@ -1,0 +1,140 @@
+"""Sets of cells that are measured together.
+
+Rules of this file: tables only.
+"""
+
+from __future__ import annotations
+
+from benchmarks.terms import GIB, LOOPS, MIB, Cell, Folder, Profile
+
+__all__ = ["PROFILES"]
+
+_WITHOUT_EXECUTORCH = ("executorch",)
+_COPIES = ("copyfile", "cp", "tail, head", "save_file", "executorch")
+_FOLDERS: tuple[Folder, ...] = ("disk", "tmpfs", *LOOPS)
+_OWN = ("cordbundle", "executorch")
+_DECADES = (10, 100, 1_000, 10_000, 100_000)
+
+PROFILES = {
+    "quick": Profile(
+        "small sizes, in less than three minutes",
+        (
+            Cell("bundle", 16 * MIB),
+            Cell("bundle", 16 * MIB, "tmpfs", without=_WITHOUT_EXECUTORCH),
+            Cell("bundle", 16 * MIB, measure="memory", without=_WITHOUT_EXECUTORCH),
+            Cell("open", 64 * MIB),
+            Cell("serialize", 0, count=500, without=("cordbundle, own classes",)),
+            Cell("write ptd", 0, count=100),
+            Cell("deduplicate equal files", 16 * MIB, count=2, without=_WITHOUT_EXECUTORCH),
+            Cell("constants", 16 * MIB, measure="memory", count=4, without=_WITHOUT_EXECUTORCH),
+            Cell("delegate inline", 16 * MIB, count=1, without=_WITHOUT_EXECUTORCH),
+            Cell("bundle", 16 * MIB, "xfs", without=("copyfile", "cat", *_WITHOUT_EXECUTORCH)),
+            Cell("bundle large", 64 * MIB, "btrfs", without=("copyfile",)),
+            Cell("extract", 16 * MIB, without=("copyfile", "cp", *_WITHOUT_EXECUTORCH)),
+            Cell("rewrite pte", 16 * MIB, without=("copyfile", "cp")),
+            Cell("safetensors to ptd", 16 * MIB, count=4, without=("copyfile", "cp")),
+            Cell("verify", 16 * MIB, cache="cold"),
+            Cell("decode", 0, count=500, without=_OWN),
+            Cell("write cases", 0, count=50, without=("executorch", "cordbundle, drop-in")),
+            Cell("list cases", 0, count=50, without=_WITHOUT_EXECUTORCH),
+            Cell("chunks of 4 KiB", 0, count=500),
+            Cell("inspect", 64 * MIB),
+            Cell("import", 0),
+        ),
+        rounds=3,
+    ),
+    "issue": Profile(
+        "all sizes of bundles for which there are targets",
+        (
+            Cell("bundle", 64 * MIB),
+            Cell("bundle", 512 * MIB),
+            Cell("bundle", 3 * GIB),
+            Cell("bundle", 64 * MIB, "tmpfs"),
+            Cell("bundle", 512 * MIB, "tmpfs"),
+            Cell("bundle", 3 * GIB, "tmpfs"),
+            Cell("bundle", 512 * MIB, durability="file"),
+            Cell("bundle", 64 * MIB, measure="memory"),
+            Cell("bundle", 512 * MIB, measure="memory"),
+            Cell("bundle", 3 * GIB, measure="memory"),
+            Cell("open", 4 * GIB),
+        ),
+    ),
+    "serialize": Profile(
+        "programs, weights, equal blobs: all that has a target but for bundles",
+        (
+            Cell("serialize", 0, count=50_000),
+            Cell("write ptd", 0, count=5_000),
+            Cell("read ptd", 0, count=5_000),
+            Cell("deduplicate distinct", 2 * GIB, count=64),
+            Cell("deduplicate alike", 512 * MIB, count=2),
+            Cell("deduplicate equal", 512 * MIB, count=2),
+            Cell("deduplicate alike files", 512 * MIB, count=2),
+            Cell("deduplicate equal files", 512 * MIB, count=2),
+            Cell("constants", 2 * GIB, measure="memory", count=8),
+            Cell("delegate moved", 512 * MIB, count=1),
+            Cell("delegate inline", 512 * MIB, count=1),
+            Cell("delegate moved", 512 * MIB, measure="memory", count=1),
+            Cell("delegate inline", 512 * MIB, measure="memory", count=1),
+        ),
+    ),
+    "limit": Profile(
+        "all that has a target: what issue 5 asks for",
+        (
+            Cell("bundle", 512 * MIB),
+            Cell("bundle", 512 * MIB, "tmpfs", without=_WITHOUT_EXECUTORCH),
+            Cell("bundle", 512 * MIB, "xfs", without=_WITHOUT_EXECUTORCH),
+            Cell("bundle", 512 * MIB, "btrfs", without=_WITHOUT_EXECUTORCH),
+            *(Cell("bundle large", 8 * GIB, kind, without=("copyfile", "cp")) for kind in LOOPS),
+            *(
+                Cell(job, 512 * MIB, kind, without=_COPIES, count=count)
+                for kind in LOOPS
+                for job, count in (("extract", 0), ("rewrite pte", 0), ("safetensors to ptd", 16))
+            ),
+            Cell("extract", 512 * MIB, without=("tail, head", *_WITHOUT_EXECUTORCH)),
+            Cell("safetensors to ptd", 512 * MIB, count=16),
+            Cell("bundle", 512 * MIB, cache="cold", without=_WITHOUT_EXECUTORCH),
+            Cell("bundle", 512 * MIB, durability="file", without=_WITHOUT_EXECUTORCH),
+            Cell("bundle", 512 * MIB, measure="memory", without=_WITHOUT_EXECUTORCH),
+            Cell("verify", 512 * MIB),
+            Cell("verify", 512 * MIB, "tmpfs"),
+            Cell("verify", 512 * MIB, cache="cold"),
+            Cell("open", 5 * GIB),
+            Cell("inspect", 5 * GIB),
+            Cell("import", 0),
+            Cell("serialize", 0, count=50_000, without=("cordbundle, own classes",)),
+            Cell("decode", 0, count=50_000),
+            Cell("write cases", 0, count=10_000),
+            Cell("list cases", 0, count=10_000),
+            Cell("chunks of 64 B", 0, count=200_000),
+            Cell("chunks of 4 KiB", 0, count=16_384),
+            Cell("chunks of 1 MiB", 0, count=1_000, without=("cordbundle, with appending",)),
+        ),
+        rounds=5,
+    ),
+    "scale": Profile(
+        "sizes and counts over some decades, for the plots",
+        (
+            *(
+                Cell("bundle", size * MIB, folder, without=_WITHOUT_EXECUTORCH)
+                for folder in _FOLDERS
+                for size in (1, 8, 64, 512)
+            ),
+            *(
+                Cell("bundle", size * MIB, measure="memory", without=_WITHOUT_EXECUTORCH)
+                for size in (1, 8, 64, 512)
+            ),
+            *(
+                Cell(job, 0, count=count, without=without)
+                for job, without in (
+                    ("serialize", _OWN),
+                    ("decode", _OWN),
+                    ("write cases", ("executorch", "cordbundle, drop-in")),
+                    ("list cases", _WITHOUT_EXECUTORCH),
+                    ("write ptd", _OWN),
+                )
+                for count in _DECADES
+            ),
+        ),
+        rounds=5,
+    ),
+}

@@ -102,7 +102,7 @@ class Slice(Deferred):
 
 Chunk = bytes | memoryview | FileRange | Fill | Deferred
 """`bytes` never change, so that they stand for themselves; a view of them would take more memory
-than small ones have, and a join of views 1.7 times as long as one of `bytes`."""
+than small ones have, and a join of views about three times as long as one of `bytes`."""
 
 MEMORY = (bytes, memoryview)
 """The chunks that are memory."""

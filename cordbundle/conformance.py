@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, repeat
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from cordbundle.errors import CaseMismatchError, DuplicateKeyError, LayoutError
 from cordbundle.pte import Method, TensorSpec, ValueSpec
@@ -31,8 +31,7 @@ _NO_TENSORS = (type(None), str, bytes, list, tuple, dict)
 _COMPARED_WITH_TOLERANCE = {ScalarType.FLOAT, ScalarType.DOUBLE, ScalarType.HALF}
 
 
-@dataclass(frozen=True, slots=True)
-class CaseValues:
+class CaseValues(NamedTuple):
     """A test case ready to be stored.
 
     Attributes:

@@ -70,7 +70,8 @@ def _payload(blobs: Mapping[str, object]) -> DataPayload:
     store = NamedDataStore()
     for key, blob in blobs.items():
         store.add_named_data(key, blob)
-    return DataPayload(store.buffers, store.pte_data)
+    output = store.get_named_data_store_output()  # where each array is a Cord already
+    return DataPayload(output.buffers, output.pte_data)
 
 
 def assemble_ptd(

@@ -45,8 +45,7 @@ __all__ = [
 _MAX_SIZE = 2**31 - 1  # sizes are int32 in the schema
 _MAX_RANK = 255  # dim orders are ubytes
 _NUMBERS = (bool, int, float)
-_AMBIGUOUS = 4  # from this rank on a row-major tensor may be channels last as well
-_ROW_MAJOR = tuple(tuple(range(rank)) for rank in range(_AMBIGUOUS))
+_ROW_MAJOR = ((), (0,), (0, 1), (0, 1, 2))
 
 
 class TensorDescription(NamedTuple):
@@ -116,7 +115,7 @@ def describe(
     """
     if dim_order is None and "torch" in sys.modules:
         plain = plain_torch(array, copy_below)
-        if plain is not None and len(plain[1]) < _AMBIGUOUS:
+        if plain is not None:
             kind, sizes, cord = plain
             _check_limits(sizes)
             return TensorDescription(kind, sizes, _ROW_MAJOR[len(sizes)], cord, gathered=False)

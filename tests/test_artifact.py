@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 import cordbundle as cb
 from cordbundle import program as schema
 from cordbundle.cord import Cord
-from cordbundle.flatbuffer import encode
+from cordbundle.flatbuffer import Finding, encode
 from cordbundle.headers import PROGRAM_HEADER, ExtendedHeader, flatbuffer_with_header
+from tests.attacks.surgery import put_header, with_segments
+from tests.faults import counted_call
 from tests.support import program
 
 ROOT = schema.Program(
@@ -143,3 +148,113 @@ def test_findings_are_reported_as_done_where_no_payload_is_read() -> None:
     opened(file(BASE + 108, data_size=108)).verify(lambda *done: calls.append(done))
 
     assert calls == [(END, END)]
+
+
+def test_a_file_too_short_or_with_a_damaged_header_is_refused_by_its_name() -> None:
+    damaged = bytearray(file(BASE + 8))
+    put_header(damaged, length=8)
+
+    assert refused(b"abc") == (
+        "m.pte: too short for any ExecuTorch file at offset 0: found 3 bytes,"
+        " expected at least 8 bytes; the download or the copy may have failed"
+    )
+    assert refused(bytes(damaged)).startswith("m.pte: ")
+
+
+def test_damaged_metadata_is_refused_by_the_name_of_the_file() -> None:
+    found = opened(file(BASE + 8)[:8] + b"\xff" * (END - 8) + bytes(BASE + 8 - END))
+
+    with pytest.raises(cb.FormatError, match=r"^m\.pte: "):
+        _ = found.segment_ranges
+
+
+def test_closing_forgets_what_was_read_on_demand() -> None:
+    found = opened(file(BASE + 8))
+    assert len(found.segment_ranges) == 2
+
+    found.close()
+
+    with pytest.raises(ValueError, match=r"^m\.pte is closed$"):
+        _ = found.segment_ranges
+
+
+def test_a_damaged_flatbuffer_is_told_before_the_places_of_segments() -> None:
+    broken = bytearray(file(BASE + 8))
+    end = broken.index(b"\1\0\0\0a\0") + 5  # of a key
+    broken[end] = 7
+
+    with pytest.raises(cb.FormatError) as caught:
+        opened(bytes(broken)).check_structure()
+    assert str(caught.value) == (
+        f"m.pte: NamedData.key does not end with NUL at offset {end}: found 7, expected 0"
+    )
+
+
+class Worn(cb.PteFile):
+    """A program whose check ends with an error."""
+
+    where: int | None = None
+
+    def _contents(self) -> Iterator[Finding]:
+        yield Finding(7, "first", "one", "two")
+        raise cb.FormatError("last", offset=self.where, expected=3, actual=4)
+
+
+@pytest.mark.parametrize(("where", "text"), [(None, "offset 0"), (9, "offset 9")])
+def test_an_error_that_ends_a_check_is_its_last_finding(where: int | None, text: str) -> None:
+    worn = Worn(Cord(file(BASE + 108, data_size=108)), "m.pte")
+    worn.where = where
+
+    assert [str(one) for one in worn.verify()] == sorted(
+        ["offset 7: first: found two, expected one", f"{text}: last: found 4, expected 3"]
+    )
+
+
+# Padding -------------------------------------------------------------------------------------
+
+
+def apart(*gaps: int, last: bytes = b"X") -> bytearray:
+    """Return a program of segments of one byte, with gaps between them that end with a byte."""
+    offsets, data = [0], b"s"
+    for gap in gaps:
+        data += (last if gap else b"").rjust(gap, b"\0")
+        offsets.append(len(data))
+        data += b"s"
+    table = [schema.DataSegment(offset, 1) for offset in offsets]
+    return with_segments(schema.Program(execution_plan=[], segments=table), data)
+
+
+def paddings(data: bytes | bytearray) -> list[str]:
+    return [str(one) for one in opened(bytes(data)).verify()]
+
+
+def test_padding_behind_one_that_is_too_long_to_be_read_is_looked_at() -> None:
+    data = apart((1 << 20) + 1, 2, 0, 3)
+    end = len(data)
+
+    assert paddings(data) == [
+        f"offset {end - 7}: padding: found 88, expected 0",
+        f"offset {end - 2}: padding: found 88, expected 0",
+    ]
+
+
+@pytest.mark.parametrize("data_size", [None, 0])
+def test_a_byte_behind_a_base_without_segments_is_no_padding(data_size: int | None) -> None:
+    data = with_segments(schema.Program(execution_plan=[]), b"")
+    end = len(data)
+    put_header(data, segment_base_offset=end + 8)
+    if data_size is None:
+        put_header(data, length=24)
+    last = end if data_size is None else end + 8
+
+    assert paddings(data + bytes(8) + b"\7") == [
+        f"offset {last}: bytes after the last segment: found {end + 9 - last}, expected none"
+    ]
+
+
+def test_gaps_that_stand_together_are_read_together(tmp_path: Path) -> None:
+    (tmp_path / "m.pte").write_bytes(apart(*[3] * 300, last=b"\0"))
+
+    with cb.open(tmp_path / "m.pte") as found, counted_call("preadv") as calls:
+        assert found.verify() == []
+    assert len(calls) < 10

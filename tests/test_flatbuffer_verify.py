@@ -11,6 +11,7 @@ import pytest
 from cordbundle.cord import Cord
 from cordbundle.flatbuffer import Finding, Reader, encode, position_of, verify
 from cordbundle.flatbuffer.verify import AFTER, MAX_FINDINGS
+from tests.attacks.surgery import point_to_first
 from tests.flatbuffer_samples import Empty, Leaf, Node, with_u32
 from tests.test_flatbuffer_read import FULL, encoded, field_at, nested, reused, target_at
 
@@ -344,3 +345,37 @@ def test_what_follows_is_not_told_of_a_flatbuffer_that_is_damaged() -> None:
     damaged = data[:place] + b"\xff" + data[place + 1 :] + b"hidden"
 
     assert [what for _, what, _ in rest_of(damaged)] == ["Node.name is not UTF-8"]
+
+
+def test_one_byte_that_follows_is_told_in_these_words() -> None:
+    data = encoded(Node(name="abc"))
+    end = data.rindex(b"abc") + 4
+
+    (said,) = verify(Reader(data[:end] + b"X"), Node, to_end=True)
+
+    assert str(said) == f"offset {end}: {AFTER}: found 1, expected none"
+
+
+@pytest.mark.parametrize(("slots", "rest"), [(12, [(56, AFTER, "6")]), (13, [])])
+def test_fields_of_a_newer_schema_may_be_in_any_table(
+    slots: int, rest: list[tuple[int, str, str]]
+) -> None:
+    vtable = struct.pack("<HHHH", 4 + 2 * slots, 8, 0, 4).ljust(32, b"\0")
+    data = struct.pack("<I4s", 40, b"TEST") + vtable + struct.pack("<iIHHi", 32, 8, 4, 4, 4)
+
+    assert rest_of(data) == []
+    assert rest_of(data + b"theirs") == rest
+
+
+def test_a_damaged_table_counts_each_time_that_it_is_used() -> None:
+    record = Node(children=[Node(children=[Node()] * 200)] + [Node()] * 199)
+    data = bytearray(encoded(record))
+    children = Reader(bytes(data)).root(Node).children or ()
+    point_to_first(data, children)
+    point_to_first(data, children[0].children)
+    place = position_of((children[0].children or ())[0])
+
+    assert [what for _, what in findings(with_u32(bytes(data), place, place + 1))] == [
+        "vtable of Node is outside",
+        "tables, vectors or strings are used too often",
+    ]

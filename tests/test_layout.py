@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -428,3 +429,34 @@ def test_only_the_first_64_bytes_are_read_of_blobs_that_differ_there() -> None:
     shared = share([Segment("s", Cord(begin) + Cord.of(Unreadable(100))) for begin in begins])
 
     assert shared.index == tuple(range(50))
+
+
+def test_a_shared_blob_keeps_its_bytes() -> None:
+    shared = share([Segment("a", Cord(b"same" * 50)), Segment("b", Cord(b"same" * 50), 16)])
+
+    assert [bytes(one.data) for one in shared.segments] == [b"same" * 50]
+
+
+def test_a_shared_empty_blob_keeps_all_the_files_that_may_grow(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in "ab"]
+    for path in paths:
+        path.write_bytes(b"")
+
+    shared = share([Segment(path.name, Cord.from_file(path)) for path in paths])
+
+    assert len(shared.segments) == 1
+    assert len(list(shared.segments[0].data.empty_sources)) == 2
+
+
+def test_an_alignment_behind_two_equal_ones_is_honoured() -> None:
+    planned = Layout.plan([segment(8, 16), segment(8, 16), segment(8, 64)], head_size=100)
+
+    assert planned.base == 128
+
+
+def test_a_layout_that_is_kept_knows_its_head_its_base_and_its_segments() -> None:
+    segments = [segment(8), segment(8)]
+
+    kept = Layout.keep(segments, [0, 4], head_size=100, base=128)
+
+    assert (kept.head_size, kept.base, kept.segments) == (100, 128, tuple(segments))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cordbundle.chunks import STEP
 from cordbundle.cord import Cord, Fill
 from cordbundle.digest import xxh3_128
@@ -46,3 +48,43 @@ def test_a_look_sees_its_own_ranges_and_zeros_in_place_of_what_it_is_not_to_see(
 
     assert digest.value == xxh3_128([b"ab\0\0ef"])
     assert zeros.found is None
+
+
+@pytest.mark.parametrize("byte", range(1, 256))
+def test_every_byte_but_zero_is_told_from_zero(byte: int) -> None:
+    zeros = Zeros()
+
+    scan(Cord(bytes([0, 0, byte, 0])), [Range(0, 4, zeros)])
+
+    assert zeros.found == (2, byte)
+
+
+def test_empty_ranges_are_finished_and_hide_none_behind_them() -> None:
+    first, middle, last = DigestOf(), DigestOf(), DigestOf()
+
+    scan(Cord(b"abcdef"), [Range(0, 0, first), Range(1, 3, middle), Range(6, 6, last)])
+
+    assert [one.value for one in (first, middle, last)] == [
+        xxh3_128([b""]),
+        xxh3_128([b"bc"]),
+        xxh3_128([b""]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "total"),
+    [
+        ([(STEP, STEP + 10), (STEP + 20, STEP + 30)], 30),
+        ([(0, 1), (STEP, STEP + 1)], STEP + 1),
+        ([(0, 1), (STEP + 1, STEP + 2)], 2),
+    ],
+)
+def test_ranges_less_than_a_step_apart_are_read_together(
+    ranges: list[tuple[int, int]], total: int
+) -> None:
+    calls: list[tuple[int, int]] = []
+    parts = [Range(start, stop, Zeros()) for start, stop in ranges]
+
+    scan(cord_with(2 * STEP), parts, lambda *done: calls.append(done))
+
+    assert calls == [(0, total), (total, total)]

@@ -27,7 +27,7 @@ except ImportError:  # Windows
 else:
     _HAS_LOCKS = True
 
-__all__ = ["Replacement", "folder_to_sync", "path_to_replace", "sync_descriptor"]
+__all__ = ["Replacement", "folder_to_sync", "path_to_replace", "sync_descriptor", "was_cut_off"]
 
 SUFFIX = ".cordbundle-tmp"
 """How the names of temporary files end."""
@@ -258,8 +258,22 @@ def _is_at(descriptor: int, path: str) -> bool:
     return status is not None and os.path.samestat(os.fstat(descriptor), status)
 
 
+def was_cut_off(path: str) -> bool:
+    """Tell whether a writer of a file died before it put it in place, and none has come since.
+
+    Costs O(entries of the folder).
+    """
+    folder, base = os.path.split(os.path.realpath(path))
+    return any(map(_is_dead, _temporaries(folder, f".{base[:_NAME_KEPT]}.")))
+
+
 def _remove_dead(folder: str, prefix: str) -> None:
     """Remove temporary files that no living writer holds."""
+    for path in _temporaries(folder, prefix):
+        _remove_unlocked(path)
+
+
+def _temporaries(folder: str, prefix: str) -> Iterator[str]:
     if not _HAS_LOCKS:
         return
     with tolerated(), os.scandir(folder) as entries:
@@ -268,7 +282,20 @@ def _remove_dead(folder: str, prefix: str) -> None:
             if name.startswith(prefix) and name.endswith(SUFFIX):
                 token = name[len(prefix) : -len(SUFFIX)]
                 if len(token) == _TOKEN_SIZE and not token.strip("0123456789abcdef"):
-                    _remove_unlocked(entry.path)
+                    yield entry.path
+
+
+def _is_dead(path: str) -> bool:
+    """Tell whether no living writer holds a temporary file."""
+    found = False
+    with tolerated():  # locked: alive; or gone already
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            found = _is_at(descriptor, path)
+        finally:
+            os.close(descriptor)
+    return found
 
 
 def _remove_unlocked(path: str) -> None:

@@ -235,7 +235,8 @@ def _replace(
             stack.callback(job.file.discard)  # before it exists: an interrupt may come between
             sinks.append(job.open(meter))
         check_space([(job.cord, sink) for job, sink in zip(jobs, sinks, strict=True)])
-        for job, sink in zip(jobs, sinks, strict=True):
+        # Programs last, so that none of a whole set is older than its data.
+        for job, sink in sorted(zip(jobs, sinks, strict=True), key=lambda pair: pair[0].is_program):
             job.fill(sink, digests)
         meter.finish()
         for job in jobs:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
+import signal
 import struct
+import subprocess
+import sys
+import time
 from array import array
 from importlib.util import find_spec
 from pathlib import Path
@@ -138,6 +143,52 @@ def test_the_command_says_so_by_its_exit_code(
 
     assert code == 1
     assert capsys.readouterr().out.splitlines()[-1].endswith("1 external key: 1 key wrong")
+
+
+DYING = """
+import os, signal, sys
+import cordbundle as cb
+replace = os.replace
+def replace_once(source, target):
+    os.replace = lambda *paths: os.kill(os.getpid(), signal.SIGKILL)
+    replace(source, target)
+os.replace = replace_once
+cb.write_all({path: cb.Cord.from_file(path + ".new") for path in sys.argv[1:]})
+"""
+
+
+def test_new_values_of_a_set_whose_writer_was_killed_are_told_whatever_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("typer", reason="the command line needs the extra cli")
+    pytest.importorskip("fcntl", reason="dead writers are known by their locks")
+    old, new = named(2, 1.0), named(2, 2.0)
+    paths = [str(tmp_path / "m.pte"), str(tmp_path / "w.ptd")]
+    for path, before, after in zip(paths, old, new, strict=True):
+        cb.write(before, path)
+        os.utime(path, (1, 1))
+        cb.write(after, f"{path}.new")
+    assert main(["ptd", "--check", *paths]) == 0
+
+    died = subprocess.run([sys.executable, "-c", DYING, *paths], check=False)
+
+    assert died.returncode == -signal.SIGKILL
+    assert Path(paths[1]).read_bytes() == bytes(new[1])
+    capsys.readouterr()
+    assert main(["ptd", "--check", *paths]) == 1
+    assert f"{paths[1]}: newer than {paths[0]}" in capsys.readouterr().out
+    cb.write_all(dict(zip(paths, new, strict=True)))
+    assert main(["ptd", "--check", *paths]) == 0
+
+
+def test_a_whole_set_has_no_weights_newer_than_its_program(tmp_path: Path) -> None:
+    model, weights = tmp_path / "m.pte", tmp_path / "w.ptd"
+    files = {model: program(("w", 2_000_000)), weights: ptd(2_000_000, 1.0)}
+
+    # Between their bytes a tick of the filesystem's clock passes.
+    cb.write_all(files, progress=lambda done, total: time.sleep(0.01))
+
+    assert os.stat(weights).st_mtime_ns <= os.stat(model).st_mtime_ns
 
 
 def test_constants_that_a_program_carries_itself_are_not_missed() -> None:

@@ -27,7 +27,8 @@ TARGETS = (
 _MAX_CRASHES = 20
 _READING = (
     *("artifact", "opening", "headers", "pte", "ptd", "bpte", "bpte_tables", "bundle_check"),
-    *("program_check", "flatbuffer/reader", "flatbuffer/view", "flatbuffer/decode"),
+    *("segment_check", "record_check", "program_check", "plan_check", "scan", "delegate_keys"),
+    *("flatbuffer/reader", "flatbuffer/view", "flatbuffer/decode"),
     *("flatbuffer/columns", "flatbuffer/verify", "tensor_view", "suites", "weights", "tags"),
     *("safetensors", "npz", "rewriting/whole", "rewriting/relayout", "rewriting/uses"),
     *("rewriting/editor", "rewriting/assembly", "rewriting/metadata"),

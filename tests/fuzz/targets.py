@@ -30,6 +30,7 @@ from cordbundle.npz import read_npz
 from cordbundle.safetensors import read_safetensors
 from cordbundle.tags import tensor_data_paths
 from cordbundle.weights import ptd_weights, serialize_weights, unique
+from cordbundle.weights_check import check_weights
 from tests.flatbuffer_samples import both
 from tests.fuzz.reading import Verdict, answers, check_agreement, in_two_pieces, verdict
 from tests.support import bytes_read
@@ -158,11 +159,13 @@ def _extract(path: Path, folder: Path, words: dict[str, Any], limit: int) -> Non
 
 
 def program(data: bytes) -> Verdict:
-    """Decode the metadata of a file by columns and one by one."""
+    """Decode the metadata of a file by columns and one by one; ask for a program's weights."""
     try:
         with cb.open(data) as file:
             end, root = file.metadata_end, _root(file)
             by_columns, one_by_one = both(file.cord[:end], root)
+            if isinstance(file, cb.PteFile):
+                check_weights(file, [])
     except CordBundleError:
         return "refused"
     assert repr(by_columns) == repr(one_by_one), "columns decode to something else"

@@ -27,10 +27,19 @@ except ImportError:  # Windows
 else:
     _HAS_LOCKS = True
 
-__all__ = ["Replacement", "folder_to_sync", "path_to_replace", "sync_descriptor", "was_cut_off"]
+__all__ = [
+    "Replacement",
+    "folder_to_sync",
+    "mark_of",
+    "path_to_replace",
+    "sync_descriptor",
+]
 
 SUFFIX = ".cordbundle-tmp"
 """How the names of temporary files end."""
+
+MARK = "user.cordbundle.set"
+"""Extended attribute that the files of one set have in common (xattr(7))."""
 
 _TOKEN_SIZE = 16  # hexadecimal digits
 _NAME_KEPT = 48  # characters: at most 192 bytes, so that the whole stays under NAME_MAX, 255
@@ -95,6 +104,12 @@ class Replacement:
             sync_descriptor(self.descriptor)
         else:
             os.close(os.dup(self.descriptor))  # network filesystems write when one closes
+
+    def mark(self, mark: bytes) -> None:
+        """Mark the new file, where the filesystem takes extended attributes; see `mark_of`."""
+        if hasattr(os, "setxattr"):
+            with tolerated():
+                os.setxattr(self.descriptor, MARK, mark)
 
     def commit(self) -> None:
         """Put the new file in the target's place; it keeps the lock until then."""
@@ -186,6 +201,18 @@ def _end_of_links(name: str) -> str:
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
+def mark_of(path: str) -> bytes | None:
+    """Return what the files of one set were marked with; None of any other file.
+
+    Whatever replaces or copies a file without its extended attributes takes the mark away.
+    """
+    mark = None
+    if hasattr(os, "getxattr"):
+        with tolerated():
+            mark = os.getxattr(path, MARK)
+    return mark
+
+
 def sync_descriptor(descriptor: int) -> None:
     """Wait until a file's bytes are on the disk."""
     if _HAS_LOCKS and hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync stops at the drive's cache
@@ -258,22 +285,8 @@ def _is_at(descriptor: int, path: str) -> bool:
     return status is not None and os.path.samestat(os.fstat(descriptor), status)
 
 
-def was_cut_off(path: str) -> bool:
-    """Tell whether a writer of a file died before it put it in place, and none has come since.
-
-    Costs O(entries of the folder).
-    """
-    folder, base = os.path.split(os.path.realpath(path))
-    return any(map(_is_dead, _temporaries(folder, f".{base[:_NAME_KEPT]}.")))
-
-
 def _remove_dead(folder: str, prefix: str) -> None:
     """Remove temporary files that no living writer holds."""
-    for path in _temporaries(folder, prefix):
-        _remove_unlocked(path)
-
-
-def _temporaries(folder: str, prefix: str) -> Iterator[str]:
     if not _HAS_LOCKS:
         return
     with tolerated(), os.scandir(folder) as entries:
@@ -282,20 +295,7 @@ def _temporaries(folder: str, prefix: str) -> Iterator[str]:
             if name.startswith(prefix) and name.endswith(SUFFIX):
                 token = name[len(prefix) : -len(SUFFIX)]
                 if len(token) == _TOKEN_SIZE and not token.strip("0123456789abcdef"):
-                    yield entry.path
-
-
-def _is_dead(path: str) -> bool:
-    """Tell whether no living writer holds a temporary file."""
-    found = False
-    with tolerated():  # locked: alive; or gone already
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            found = _is_at(descriptor, path)
-        finally:
-            os.close(descriptor)
-    return found
+                    _remove_unlocked(entry.path)
 
 
 def _remove_unlocked(path: str) -> None:

@@ -18,7 +18,7 @@ from cordbundle.cli.kinds import as_program
 from cordbundle.cli.output import UsageError
 from cordbundle.named_data import layout_text
 from cordbundle.ptd_writer import SEGMENT_ALIGNMENT
-from cordbundle.replacement import was_cut_off
+from cordbundle.replacement import mark_of
 from cordbundle.tags import tensor_data_paths
 from cordbundle.weights import (
     Weight,
@@ -146,21 +146,13 @@ def _check(model: str, files: Sequence[str]) -> int:
         output.note(
             f"delegates ({names}) may look up keys of their own, which a program does not tell"
         )
-    newer = _left_by_a_dead_writer(model, files)
-    for name in newer:
-        output.say(f"{name}: newer than {model}, whose writer died before it replaced that one")
+    strangers = [name for name in files if mark_of(name) not in (None, mark_of(model))]
+    for name in strangers:
+        output.say(f"{name}: was written in one set with a program that {model} is not")
     wrong = len({finding.key for finding in result.findings})
     words = f"{_count(wrong, 'key')} wrong" if wrong else "all as the program needs them"
     output.say(f"{model}: {_count(len(result.keys), 'external key')}: {words}")
-    return 1 if wrong or newer else 0
-
-
-def _left_by_a_dead_writer(model: str, files: Sequence[str]) -> list[str]:
-    """Return the weights of a set of which the program was not put in place any more."""
-    if not was_cut_off(model):
-        return []
-    old = os.stat(model).st_mtime_ns
-    return [name for name in files if os.stat(name).st_mtime_ns > old]
+    return 1 if wrong or strangers else 0
 
 
 def _paths(cords: dict[str, cb.Cord], out: str, tag: str | None) -> dict[str, cb.Cord]:

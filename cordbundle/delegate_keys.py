@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from cordbundle import program as schema
 from cordbundle.chunks import STEP
 from cordbundle.cord import Cord
+from cordbundle.errors import FormatError
 from cordbundle.pte import PteFile
 
 __all__ = ["looked_up_keys"]
@@ -31,7 +32,7 @@ def looked_up_keys(file: PteFile, program: schema.Program) -> tuple[dict[str, st
 
     Args:
         file: The program's file.
-        program: Its metadata.
+        program: Its metadata, decoded by reference, so that no inline payload is in memory.
 
     Returns:
         Backends by key, and the backends that may look up others. A payload that several backends
@@ -67,7 +68,14 @@ def _payload(file: PteFile, program: schema.Program, delegate: schema.BackendDel
     if place.location == schema.DataLocation.SEGMENT:
         return file.segment(place.index, f"payload of delegate {delegate.id!r}")
     inline = program.backend_delegate_data or ()
-    data = inline[place.index].data if place.index < len(inline) else None
+    if place.index >= len(inline):
+        raise FormatError(
+            f"data of delegate {delegate.id!r} does not exist",
+            source=file.name,
+            expected=f"an index below {len(inline)}",
+            actual=place.index,
+        )
+    data = inline[place.index].data
     return data if isinstance(data, Cord) else Cord(data)
 
 

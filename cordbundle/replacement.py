@@ -15,7 +15,9 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
 
+from cordbundle.digest import DIGEST_SIZE
 from cordbundle.errors import WriteError
 from cordbundle.failures import is_of_system, system_errors, tolerated
 from cordbundle.source import kind_of_file
@@ -29,6 +31,7 @@ else:
 
 __all__ = [
     "Replacement",
+    "SetMark",
     "folder_to_sync",
     "mark_of",
     "path_to_replace",
@@ -39,7 +42,7 @@ SUFFIX = ".cordbundle-tmp"
 """How the names of temporary files end."""
 
 MARK = "user.cordbundle.set"
-"""Extended attribute that the files of one set have in common (xattr(7))."""
+"""Extended attribute of data files that were written in one set with programs (xattr(7))."""
 
 _TOKEN_SIZE = 16  # hexadecimal digits
 _NAME_KEPT = 48  # characters: at most 192 bytes, so that the whole stays under NAME_MAX, 255
@@ -48,6 +51,19 @@ _MAX_TRIES = 100  # each but the last one lost to another writer within a moment
 _FLAGS = (
     os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 )
+
+
+@dataclass(frozen=True, slots=True)
+class SetMark:
+    """What the data files of a set with programs are marked with.
+
+    Attributes:
+        name: 16 random bytes that the set alone has.
+        programs: The xxh3-128 of each of its programs.
+    """
+
+    name: bytes
+    programs: frozenset[bytes]
 
 
 class Replacement:
@@ -105,11 +121,11 @@ class Replacement:
         else:
             os.close(os.dup(self.descriptor))  # network filesystems write when one closes
 
-    def mark(self, mark: bytes) -> None:
+    def mark(self, mark: SetMark) -> None:
         """Mark the new file, where the filesystem takes extended attributes; see `mark_of`."""
         if hasattr(os, "setxattr"):
             with tolerated():
-                os.setxattr(self.descriptor, MARK, mark)
+                os.setxattr(self.descriptor, MARK, b"".join([mark.name, *sorted(mark.programs)]))
 
     def commit(self) -> None:
         """Put the new file in the target's place; it keeps the lock until then."""
@@ -201,16 +217,14 @@ def _end_of_links(name: str) -> str:
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
-def mark_of(path: str) -> bytes | None:
-    """Return what the files of one set were marked with; None of any other file.
-
-    Whatever replaces or copies a file without its extended attributes takes the mark away.
-    """
-    mark = None
+def mark_of(path: str) -> SetMark | None:
+    """Return what a data file was marked with; None of any other, or of a copy of its bytes."""
+    data = b""
     if hasattr(os, "getxattr"):
         with tolerated():
-            mark = os.getxattr(path, MARK)
-    return mark
+            data = os.getxattr(path, MARK)
+    parts = [data[at : at + DIGEST_SIZE] for at in range(0, len(data), DIGEST_SIZE)]
+    return SetMark(parts[0], frozenset(parts[1:])) if parts else None
 
 
 def sync_descriptor(descriptor: int) -> None:

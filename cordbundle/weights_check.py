@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from cordbundle import program as schema
 from cordbundle.delegate_keys import looked_up_keys
+from cordbundle.flatbuffer import decode
 from cordbundle.named_data import LayoutFacts, facts_text, layout_facts, layout_text
 from cordbundle.pte import PteFile
 from cordbundle.weights import Weight
@@ -79,7 +80,7 @@ def check_weights(program: PteFile, weights: Iterable[Weight]) -> WeightsCheck:
     held: dict[str, list[Weight]] = {}
     for weight in weights:
         held.setdefault(weight.key, []).append(weight)
-    metadata = program.program()
+    metadata = decode(program.root, by_reference=True)
     wanted = _external_tensors(metadata.execution_plan or ())
     looked_up, unknown = looked_up_keys(program, metadata)
     looked_up = {key: by for key, by in looked_up.items() if key not in program.named_data}

@@ -24,11 +24,13 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeGuard, TypeVar
 
 from cordbundle.chunks import FileRange, Slice
 from cordbundle.cord import Cord, Digest
+from cordbundle.digest import DIGEST_SIZE
 from cordbundle.errors import WriteError
 from cordbundle.failures import system_errors, tolerated
 from cordbundle.progress import Meter, Progress
 from cordbundle.replacement import (
     Replacement,
+    SetMark,
     folder_to_sync,
     path_to_replace,
     sync_descriptor,
@@ -50,7 +52,6 @@ __all__ = ["Durability", "Progress", "WriteReport", "write", "write_all"]
 Durability = Literal["none", "file", "dir"]
 
 _PROGRAM_SUFFIXES = (".pte", ".bpte")
-_MARK_SIZE = 16  # random bytes
 _OPEN_FLAGS = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0)
 
 
@@ -134,8 +135,9 @@ def write_all(
     Every file is afterwards the old or the new one, and before the first is put in place nothing
     has changed. Data files are put in place before programs (paths that end in `.pte` or `.bpte`),
     otherwise in the order given; should that stop half way, new data may stand beside an old
-    program, never the reverse. On Linux the files of a set with both get a common mark, an extended
-    attribute, by which `cordbundle ptd --check` tells that.
+    program, never the reverse. On Linux data files are marked with their set and the digests of
+    the programs in it, in an extended attribute, by which `cordbundle ptd --check` tells that; it
+    takes reading these programs once more.
 
     Args:
         cords: A Cord for every path; links are followed.
@@ -240,10 +242,7 @@ def _replace(
         for job, sink in zip(jobs, sinks, strict=True):
             job.fill(sink, digests)
         meter.finish()
-        if len({job.is_program for job in jobs}) > 1:
-            mark = os.urandom(_MARK_SIZE)
-            for job in jobs:
-                job.file.mark(mark)
+        _mark(jobs)
         for job in jobs:
             job.sync(durable=durability != "none")
         folders = _open_folders(jobs, stack) if durability == "dir" else {}
@@ -252,6 +251,16 @@ def _replace(
         _commit([job for job in jobs if not job.is_program], placed, folders)
         _commit([job for job in jobs if job.is_program], placed, folders)
     return [job.report() for job in jobs]
+
+
+def _mark(jobs: list[_Job]) -> None:
+    """Mark the data files of a set that has programs too."""
+    data = [job for job in jobs if not job.is_program]
+    if 0 < len(data) < len(jobs):
+        programs = frozenset(job.cord.xxh3_128() for job in jobs if job.is_program)
+        mark = SetMark(os.urandom(DIGEST_SIZE), programs)
+        for job in data:
+            job.file.mark(mark)
 
 
 def _open_folders(jobs: list[_Job], stack: contextlib.ExitStack) -> dict[str, int | None]:

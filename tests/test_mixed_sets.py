@@ -9,6 +9,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tracemalloc
 from array import array
 from importlib.util import find_spec
 from pathlib import Path
@@ -173,7 +174,7 @@ def is_told(pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> bool
     """Return what the command says of a program and its weights, by its words and exit code."""
     capsys.readouterr()
     code = main(["ptd", "--check", *map(str, pair)])
-    line = f"{pair[1]}: was written in one set with a program that {pair[0]} is not"
+    line = f"{pair[1]}: was written in one set with another program than {pair[0]}"
     told = line in capsys.readouterr().out.splitlines()
     assert code == told
     return told
@@ -182,7 +183,8 @@ def is_told(pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> bool
 def test_new_values_beside_an_old_program_are_told_after_a_rename_that_failed(
     half_new: HalfNew, pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert half_new(named(2, 1.0), named(2, 2.0)).findings == ()
+    old, new = named(2, 1.0), (program(("w", 2), ("unused", 1)), named(2, 2.0)[1])
+    assert half_new(old, new).findings == ()
 
     assert is_told(pair, capsys)
 
@@ -194,7 +196,7 @@ def test_new_values_beside_an_old_program_are_told_after_a_rename_that_failed(
 def test_new_values_beside_an_old_program_are_told_after_the_writer_was_killed(
     is_set: bool, pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    old, new = named(2, 1.0), named(2, 2.0)
+    old, new = named(2, 1.0), (program(("w", 2), ("unused", 1)), named(2, 2.0)[1])
     for path, before, after in zip(pair, old, new, strict=True):
         cb.write(before, path)
         cb.write(after, f"{path}.new")
@@ -209,11 +211,49 @@ def test_new_values_beside_an_old_program_are_told_after_the_writer_was_killed(
     assert is_told(pair, capsys)
 
 
+@pytest.mark.parametrize("copied", [0, 1])
+def test_a_set_of_which_one_file_was_copied_is_whole(
+    copied: int, pair: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cb.write_all(dict(zip(pair, named(2, 1.0), strict=True)))
+    copy = tmp_path / f"copy{pair[copied].suffix}"
+    copy.write_bytes(pair[copied].read_bytes())
+
+    assert not is_told((copy, pair[1]) if copied == 0 else (pair[0], copy), capsys)
+
+
+def test_weights_of_several_programs_belong_to_each_of_them(
+    pair: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, weights = named(2, 1.0)
+    other = tmp_path / "other.pte"
+    cb.write_all({pair[0]: first, other: program(("w", 2), ("unused", 1)), pair[1]: weights})
+
+    assert not is_told(pair, capsys)
+    assert main(["ptd", "--check", str(other), str(pair[1])]) == 1  # for the missing key alone
+    assert "another program" not in capsys.readouterr().out
+
+
+def test_weights_of_two_sets_of_one_program_are_told(
+    pair: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, one, two = program(("v", 1), ("w", 1)), tmp_path / "v.ptd", tmp_path / "w.ptd"
+    old, new = ([cb.serialize_ptd({key: array("f", [x])}) for key in "vw"] for x in (1.0, 2.0))
+    cb.write_all({one: old[0], two: old[1], pair[0]: model})
+    assert main(["ptd", "--check", *map(str, (pair[0], one, two))]) == 0
+
+    with broken_call("replace", errno.EIO, 1), pytest.raises(cb.WriteError):
+        cb.write_all({one: new[0], two: new[1], pair[0]: model})
+
+    assert main(["ptd", "--check", *map(str, (pair[0], one, two))]) == 1
+    assert f"{two}: was written in another set than {one}" in capsys.readouterr().out
+
+
 def test_files_that_were_not_written_as_a_set_with_a_program_are_not_told(
     pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    program, weights = named(2, 1.0)
-    cb.write(program, pair[0])
+    model, weights = named(2, 1.0)
+    cb.write(model, pair[0])
     cb.write_all({pair[1]: weights, pair[1].with_name("other.ptd"): weights})
 
     assert not is_told(pair, capsys)
@@ -282,6 +322,40 @@ def test_a_payload_that_is_not_known_is_said_to_be_unknown(damage: object) -> No
         check = check_weights(file, [])
 
     assert (check.findings, check.backends) == ((), ("XnnpackBackend",))
+
+
+def test_a_payload_that_does_not_exist_is_an_error_with_its_index() -> None:
+    place = schema.BackendDelegateDataReference(location=0, index=9)
+    delegate = schema.BackendDelegate(id="XnnpackBackend", processed=place)
+    record = schema.Program(
+        execution_plan=[schema.ExecutionPlan(name="forward", delegates=[delegate])]
+    )
+    with cb.open(encode(record, schema.PROGRAM_IDENTIFIER).cord) as file:
+        assert isinstance(file, cb.PteFile)
+        with pytest.raises(
+            cb.FormatError, match="XnnpackBackend.*found 9, expected an index below 0"
+        ):
+            check_weights(file, [])
+
+
+def test_a_large_payload_is_not_held_in_memory(tmp_path: Path) -> None:
+    size = 64 << 20
+    record = schema.Program(
+        execution_plan=[schema.ExecutionPlan(name="forward")],
+        backend_delegate_data=[schema.BackendDelegateInlineData(bytes(size))],
+    )
+    cb.write(encode(record, schema.PROGRAM_IDENTIFIER).cord, tmp_path / "m.pte")
+    del record
+    with cb.open(tmp_path / "m.pte") as file:
+        assert isinstance(file, cb.PteFile)
+        tracemalloc.start()
+        try:
+            check_weights(file, [])
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak < size // 4
 
 
 @pytest.mark.executorch

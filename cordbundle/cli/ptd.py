@@ -7,7 +7,7 @@ several files are written as a set.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -86,7 +86,7 @@ def ptd(
         typer.Option(
             metavar="MODEL.pte",
             help="Compare the files with what the program needs; write nothing. The exit code is 1"
-            " if it could not be loaded with them.",
+            " if it could not be loaded with them, or they were written with another program.",
         ),
     ] = None,
 ) -> int:
@@ -136,7 +136,8 @@ def _list(files: Sequence[str]) -> int:
 def _check(model: str, files: Sequence[str]) -> int:
     with cb.open(model) as file:
         program = as_program(file)
-        result = check_weights(program, [weight for file in files for weight in read_weights(file)])
+        result = check_weights(program, [weight for name in files for weight in read_weights(name)])
+        strangers = list(_of_other_sets(program, files))
     for finding in result.findings:
         output.say(finding)
     for weight in result.unneeded:
@@ -146,13 +147,24 @@ def _check(model: str, files: Sequence[str]) -> int:
         output.note(
             f"delegates ({names}) may look up keys of their own, which a program does not tell"
         )
-    strangers = [name for name in files if mark_of(name) not in (None, mark_of(model))]
-    for name in strangers:
-        output.say(f"{name}: was written in one set with a program that {model} is not")
+    for stranger in strangers:
+        output.say(stranger)
     wrong = len({finding.key for finding in result.findings})
     words = f"{_count(wrong, 'key')} wrong" if wrong else "all as the program needs them"
     output.say(f"{model}: {_count(len(result.keys), 'external key')}: {words}")
     return 1 if wrong or strangers else 0
+
+
+def _of_other_sets(program: cb.PteFile, weights: Sequence[str]) -> Iterator[str]:
+    """Yield what tells that marked weights were not written in one set with the program."""
+    marked = {name: mark for name in weights if (mark := mark_of(name))}
+    digest = program.cord.xxh3_128() if marked else b""
+    first = next(iter(marked), "")
+    for name, mark in marked.items():
+        if digest not in mark.programs:
+            yield f"{name}: was written in one set with another program than {program.name}"
+        elif mark.name != marked[first].name:
+            yield f"{name}: was written in another set than {first}"
 
 
 def _paths(cords: dict[str, cb.Cord], out: str, tag: str | None) -> dict[str, cb.Cord]:

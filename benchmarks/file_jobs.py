@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from benchmarks.terms import GIB, LOOPS, Job, Way
 
-__all__ = ["FILE_JOBS"]
+__all__ = ["BUILDER_ENDS", "FILE_JOBS"]
+
+BUILDER_ENDS = "the flatbuffers builder ends at 2 GiB"
 
 _SYSTEM = "benchmarks.ways.with_system"
 _CORDBUNDLE = "benchmarks.ways.with_cordbundle"
@@ -43,7 +45,7 @@ BUNDLE = Job(
             "bundle",
             needs=_EXECUTORCH,
             most=2 * GIB - 1,
-            why_most="the flatbuffers builder ends at 2 GiB",
+            why_most=BUILDER_ENDS,
             memory_factor=6,
         ),
     ),
@@ -82,9 +84,7 @@ EXTRACT = Job(
             "benchmarks.ways.with_executorch:extract",
             "extracted",
             needs=_EXECUTORCH,
-            most=2 * GIB - 1,
-            why_most="the flatbuffers builder ends at 2 GiB",
-            memory_factor=6,
+            memory_factor=28,  # measured: 26 times the size
         ),
     ),
     floor="copyfile",
@@ -146,7 +146,7 @@ OPEN = Job(
     "sparse bundle",
     (
         Way("read 64 KiB", f"{_SYSTEM}:read_start", "nothing"),
-        Way("cordbundle", f"{_CORDBUNDLE}:open_and_list", "nothing"),
+        Way("cordbundle", "benchmarks.ways.with_cases:listing", "nothing"),
     ),
     floor="read 64 KiB",
     warms_up=False,

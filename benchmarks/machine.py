@@ -47,8 +47,8 @@ def describe() -> dict[str, object]:
         "dirty_background_ratio": _text("/proc/sys/vm/dirty_background_ratio"),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "versions": {name: version_of(name) for name in _PACKAGES},
-        "coreutils": _coreutils(),
-        "strace": _strace(),
+        "coreutils": _first_line("cp", "--version"),
+        "strace": _first_line("strace", "--version"),
         "commit": _git("rev-parse", "HEAD"),
         "uncommitted_changes": bool(_git("status", "--porcelain")),
     }
@@ -117,12 +117,8 @@ def _os_release() -> str:
         return "unknown"
 
 
-def _coreutils() -> str | None:
-    return _output("cp", "--version").partition("\n")[0] or None
-
-
-def _strace() -> str | None:
-    return _output("strace", "--version").partition("\n")[0] or None
+def _first_line(*command: str) -> str | None:
+    return _output(*command).partition("\n")[0] or None
 
 
 def _git(*arguments: str) -> str | None:

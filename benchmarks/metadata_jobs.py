@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from benchmarks.file_jobs import BUILDER_ENDS
 from benchmarks.terms import GIB, Job, Source, Way
 
 __all__ = ["METADATA_JOBS"]
@@ -260,7 +261,7 @@ def _delegate(name: str, what: str, *, extract: bool, memory_factor: float) -> J
                 options,
                 needs=_EXECUTORCH,
                 most=2 * GIB - 1,
-                why_most="the flatbuffers builder ends at 2 GiB",
+                why_most=BUILDER_ENDS,
                 memory_factor=memory_factor,
             ),
         ),

@@ -10,9 +10,9 @@ from benchmarks.terms import GIB, LOOPS, MIB, Cell, Folder, Profile
 __all__ = ["PROFILES"]
 
 _WITHOUT_EXECUTORCH = ("executorch",)
-_COPIES = ("copyfile", "cp", "tail, head", "save_file", "executorch")
+_COPIES = ("copyfile", "cp")
 _FOLDERS: tuple[Folder, ...] = ("disk", "tmpfs", *LOOPS)
-_OWN = ("cordbundle", "executorch")
+_WITH_ITS_CLASSES = ("cordbundle", "executorch")  # of ExecuTorch
 _DECADES = (10, 100, 1_000, 10_000, 100_000)
 
 PROFILES = {
@@ -29,12 +29,12 @@ PROFILES = {
             Cell("constants", 16 * MIB, measure="memory", count=4, without=_WITHOUT_EXECUTORCH),
             Cell("delegate inline", 16 * MIB, count=1, without=_WITHOUT_EXECUTORCH),
             Cell("bundle", 16 * MIB, "xfs", without=("copyfile", "cat", *_WITHOUT_EXECUTORCH)),
-            Cell("bundle large", 64 * MIB, "btrfs", without=("copyfile",)),
-            Cell("extract", 16 * MIB, without=("copyfile", "cp", *_WITHOUT_EXECUTORCH)),
-            Cell("rewrite pte", 16 * MIB, without=("copyfile", "cp")),
-            Cell("safetensors to ptd", 16 * MIB, count=4, without=("copyfile", "cp")),
+            Cell("bundle large", 64 * MIB, "btrfs"),
+            Cell("extract", 16 * MIB, without=("cp", *_WITHOUT_EXECUTORCH)),
+            Cell("rewrite pte", 16 * MIB),
+            Cell("safetensors to ptd", 16 * MIB, count=4, without=("cp",)),
             Cell("verify", 16 * MIB, cache="cold"),
-            Cell("decode", 0, count=500, without=_OWN),
+            Cell("decode", 0, count=500, without=_WITH_ITS_CLASSES),
             Cell("write cases", 0, count=50, without=("executorch", "cordbundle, drop-in")),
             Cell("list cases", 0, count=50, without=_WITHOUT_EXECUTORCH),
             Cell("chunks of 4 KiB", 0, count=500),
@@ -56,7 +56,7 @@ PROFILES = {
             Cell("bundle", 64 * MIB, measure="memory"),
             Cell("bundle", 512 * MIB, measure="memory"),
             Cell("bundle", 3 * GIB, measure="memory"),
-            Cell("open", 4 * GIB),
+            Cell("open", 5 * GIB),
         ),
     ),
     "serialize": Profile(
@@ -84,12 +84,17 @@ PROFILES = {
             Cell("bundle", 512 * MIB, "tmpfs", without=_WITHOUT_EXECUTORCH),
             Cell("bundle", 512 * MIB, "xfs", without=_WITHOUT_EXECUTORCH),
             Cell("bundle", 512 * MIB, "btrfs", without=_WITHOUT_EXECUTORCH),
-            *(Cell("bundle large", 8 * GIB, kind, without=("copyfile", "cp")) for kind in LOOPS),
+            *(Cell("bundle large", 8 * GIB, kind, without=_COPIES) for kind in LOOPS),
             *(
-                Cell(job, 512 * MIB, kind, without=_COPIES, count=count)
+                Cell(job, 512 * MIB, kind, without=(*_COPIES, *others), count=count)
                 for kind in LOOPS
-                for job, count in (("extract", 0), ("rewrite pte", 0), ("safetensors to ptd", 16))
+                for job, count, others in (
+                    ("extract", 0, ("tail, head", *_WITHOUT_EXECUTORCH)),
+                    ("rewrite pte", 0, ()),
+                    ("safetensors to ptd", 16, ("save_file",)),
+                )
             ),
+            Cell("extract", 16 * MIB),
             Cell("extract", 512 * MIB, without=("tail, head", *_WITHOUT_EXECUTORCH)),
             Cell("safetensors to ptd", 512 * MIB, count=16),
             Cell("bundle", 512 * MIB, cache="cold", without=_WITHOUT_EXECUTORCH),
@@ -107,9 +112,8 @@ PROFILES = {
             Cell("list cases", 0, count=10_000),
             Cell("chunks of 64 B", 0, count=200_000),
             Cell("chunks of 4 KiB", 0, count=16_384),
-            Cell("chunks of 1 MiB", 0, count=1_000, without=("cordbundle, with appending",)),
+            Cell("chunks of 1 MiB", 0, count=1_000),
         ),
-        rounds=5,
     ),
     "scale": Profile(
         "sizes and counts over some decades, for the plots",
@@ -126,15 +130,14 @@ PROFILES = {
             *(
                 Cell(job, 0, count=count, without=without)
                 for job, without in (
-                    ("serialize", _OWN),
-                    ("decode", _OWN),
+                    ("serialize", _WITH_ITS_CLASSES),
+                    ("decode", _WITH_ITS_CLASSES),
                     ("write cases", ("executorch", "cordbundle, drop-in")),
                     ("list cases", _WITHOUT_EXECUTORCH),
-                    ("write ptd", _OWN),
+                    ("write ptd", _WITH_ITS_CLASSES),
                 )
                 for count in _DECADES
             ),
         ),
-        rounds=5,
     ),
 }

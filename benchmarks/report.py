@@ -51,7 +51,7 @@ def _result(result: dict[str, Any]) -> Iterator[str]:
     for cell in result["cells"]:
         yield from _cell(cell)
     for title, word in (("Left out", "left_out"), ("Broken", "broken")):
-        if result.get(word):
+        if result[word]:
             yield f"### {title}"
             yield ""
             yield from (f"* {entry['what']}: {entry['why']}" for entry in result[word])
@@ -110,7 +110,7 @@ def _slopes(cells: list[Cell]) -> Iterator[str]:
         counts = [cell["count"] for cell in group]
         if len(set(counts)) < 3:
             continue
-        for way, points in grown(group, "count").items():
+        for way, points in grown(group).items():
             if len(points) > 2:
                 times = " ".join(f"{at:,}: {_seconds(time)}." for at, time in points)
                 found = ", ".join(f"{slope:.2f}" for slope in slopes(points))
@@ -142,7 +142,7 @@ def _times(cell: Cell) -> Iterator[str]:
     reference = f"ratio_to_{REFERENCE}"
     on_device = any("device_bytes" in it for it in cell["summary"].values())
     others = [way for way in cell["ways"] if not way.startswith(OURS)]
-    traced = cell.get("calls", {})
+    traced = cell["calls"]
     has_reference = cell["floor"] != REFERENCE and REFERENCE in cell["ways"]
     yield from _table(
         ("way", "median", "quartiles", "least to most", f"to {cell['floor']}", "round by round",
@@ -199,7 +199,7 @@ def _memory(cell: Cell) -> Iterator[str]:
     yield from _table(
         ("way", *kinds, "runs"),
         (
-            (way, *(_sizes(it["peak"].get(kind)) for kind in kinds.values()),
+            (way, *(_sizes(it["peak"][kind]) for kind in kinds.values()),
              str(it["seconds"]["runs"]))
             for way, it in cell["summary"].items()
         ),
@@ -209,8 +209,7 @@ def _memory(cell: Cell) -> Iterator[str]:
 def _title(cell: Cell) -> str:
     durable = "" if cell["durability"] == "none" else ", until durable"
     durable += ", cold" if cell["cache"] == "cold" else ""
-    count = cell.get("count", 0)
-    counted = [f"{count:,} {cell['counted']}"] if count else []
+    counted = [f"{cell['count']:,} {cell['counted']}"] if cell["count"] else []
     size = [_size(cell["size"])] if cell["size"] else []
     what = ", ".join((cell["job"], *counted, *size))
     return f"{what} on {cell['filesystem']}, {cell['measure']}{durable}"
@@ -252,8 +251,8 @@ def _size(value: float) -> str:
     return f"{value:.0f} B"
 
 
-def _sizes(spread: Spread | None) -> str:
-    return "" if spread is None else f"{_size(spread['median'])} ({_size(spread['most'])})"
+def _sizes(spread: Spread) -> str:
+    return f"{_size(spread['median'])} ({_size(spread['most'])})"
 
 
 def _range(spread: Spread, low: str, high: str) -> str:

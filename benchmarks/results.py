@@ -27,7 +27,7 @@ __all__ = [
     "summary",
 ]
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the results' shape."""
 
 REFERENCE = "executorch"
@@ -105,12 +105,12 @@ def series(cells: Sequence[Cell]) -> Iterator[tuple[str, list[Cell]]]:
         yield name, sorted(group, key=lambda cell: (cell["size"], cell["count"]))
 
 
-def grown(group: Sequence[Cell], by: str) -> dict[str, list[tuple[float, float]]]:
-    """Return for each way its median time at each "size" or "count" of a series."""
+def grown(group: Sequence[Cell]) -> dict[str, list[tuple[float, float]]]:
+    """Return for each way its median time at each count of a series."""
     found: dict[str, list[tuple[float, float]]] = {}
     for cell in group:
         for way, it in cell["summary"].items():
-            found.setdefault(way, []).append((cell[by], it["seconds"]["median"]))
+            found.setdefault(way, []).append((cell["count"], it["seconds"]["median"]))
     return found
 
 

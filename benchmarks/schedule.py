@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +116,11 @@ def measure(name: str, profile: Profile, settings: Settings) -> dict[str, Any]:
 
     A cell of which a run broke, or made something else than it should, is "broken" in them.
     """
-    cells = [cell for cell in profile.cells if settings.wants(cell)]
+    cells = [
+        replace(cell, cache=cell.cache or settings.cache)
+        for cell in profile.cells
+        if settings.wants(cell)
+    ]
     order = random.Random(settings.seed)
     load_before, start = load(), time.time()
     with _stage(settings, cells) as stage:
@@ -190,8 +194,8 @@ def _fits(cell: Cell, stage: _Stage) -> bool:
         why = stage.missing.get(cell.folder) or f"no folder on {cell.folder}"
         stage.leave_out(title, why)
         return False
-    if cell.folder in LOOPS and cell.cache == "cold":
-        stage.leave_out(title, "the file that it is in would stay in the cache")
+    if cell.cache == "cold" and (why := sources.why_not_cold(cell)):
+        stage.leave_out(title, why)
         return False
     need = _need(cell)
     folders = (stage.places[cell.folder].folder, stage.programs)
@@ -222,7 +226,7 @@ def _measure_cell(
     ways = [way for way in job.ways if _can_run(way, cell, title, stage)]
     settings.say(f"{title}: {', '.join(way.name for way in ways)}")
     try:
-        scene = _set(cell, place, stage, settings)
+        scene = _set(cell, place, stage)
         source_size = sources.source_size(cell, scene.source)
         runs = list(_rounds(scene, ways, rounds, order))
     finally:
@@ -238,7 +242,7 @@ def _measure_cell(
         "filesystem": place.filesystem.kind,
         "measure": cell.measure,
         "durability": cell.durability,
-        "cache": scene.cache,
+        "cache": cell.cache,
         "ways": [way.name for way in ways],
         "floor": job.floor_on(cell.folder),
         "calls": scene.calls,
@@ -252,7 +256,7 @@ def _measure_cell(
     return measured
 
 
-def _set(cell: Cell, place: _Place, stage: _Stage, settings: Settings) -> _Scene:
+def _set(cell: Cell, place: _Place, stage: _Stage) -> _Scene:
     """Make what a cell needs."""
     source = sources.make_source(cell, place.folder, stage.programs)
     small = None
@@ -261,7 +265,7 @@ def _set(cell: Cell, place: _Place, stage: _Stage, settings: Settings) -> _Scene
         small = source
         if warm_up != cell:
             small = sources.make_source(warm_up, place.folder, stage.programs)
-    return _Scene(cell, source, small, cell.cache or settings.cache, place.device)
+    return _Scene(cell, source, small, place.device)
 
 
 def _rounds(
@@ -285,11 +289,7 @@ def _rounds(
 
 def _can_run(way: Way, cell: Cell, title: str, stage: _Stage) -> bool:
     """Return whether a way takes part in a cell; if it should and cannot, a word is left."""
-    if (
-        way.name in cell.without
-        or cell.folder not in way.only_on
-        or (cell.measure == "memory" and not way.in_process)
-    ):
+    if not cell.wants(way):
         return False
     missing = [package for package in way.needs if version_of(package) is None]
     needed, free = int(way.memory_factor * cell.size), available_memory()
@@ -313,7 +313,6 @@ class _Scene:
         cell: The cell.
         source: Its source.
         small: A source of the same kind to warm up with; None where nothing is.
-        cache: State of the source.
         device: Number of the block device under the target, if nobody else writes to it.
         calls: System calls of each way by name, as far as they were counted.
     """
@@ -321,7 +320,6 @@ class _Scene:
     cell: Cell
     source: Path
     small: Path | None
-    cache: Cache
     device: str
     calls: dict[str, dict[str, int]] = field(default_factory=dict)
 
@@ -344,7 +342,7 @@ def _run(scene: _Scene, way: Way, *, first: bool) -> dict[str, Any]:
     warm_up = None
     if scene.small is not None:
         warm_up = task(scene.small, small_target, sources.warm_up_cell(cell).count)
-    sources.prepare_cache(cell, source, scene.cache)
+    sources.prepare_cache(cell, source)
     whole = task(source, target, cell.count, scene.device)
     try:
         if first and cell.measure == "time" and process.can_trace():

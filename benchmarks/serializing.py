@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
+
+from benchmarks.terms import BlobSource
 
 __all__ = [
-    "BlobKind",
     "NamedTensor",
     "blob_paths",
     "chunks",
@@ -29,8 +30,6 @@ __all__ = [
     "small_cases",
     "weights_digest",
 ]
-
-BlobKind = Literal["sparse blobs", "alike blobs", "equal blobs"]
 
 _OPERATORS = 50
 _ROWS = 97
@@ -240,7 +239,7 @@ def weights_digest(tensors: Iterator[tuple[str, Any, Sequence[int], Any]]) -> di
     return digest(write_to)
 
 
-def make_blobs(index: Path, kind: BlobKind, size: int, count: int) -> None:
+def make_blobs(index: Path, kind: BlobSource, size: int, count: int) -> None:
     """Make blobs of equal size as files.
 
     Args:

@@ -19,7 +19,7 @@ import cordbundle as cb
 from benchmarks import programs
 from benchmarks.jobs import JOBS
 from benchmarks.serializing import blob_paths, make_blobs, named_tensors, program, small_cases
-from benchmarks.terms import BLOBS, MIB, PROGRAMS, Cache, Cell
+from benchmarks.terms import BLOBS, LOOPS, MIB, PROGRAMS, Cell
 from cordbundle import program as schema
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "program_sizes",
     "source_size",
     "warm_up_cell",
+    "why_not_cold",
 ]
 
 WARM_UP_SIZE = 1 * MIB
@@ -38,6 +39,7 @@ CASES = 100  # of a bundle that is opened
 PAGE = 4096
 
 _FROM_SPARSE = ("sparse program", "filled program", "sparse bundle")
+_LEFT_ALONE = (*_FROM_SPARSE, "sparse blobs")  # by `prepare_cache`: their jobs do not read them
 
 
 def program_sizes(cells: Iterable[Cell]) -> dict[bool, set[int]]:
@@ -201,16 +203,32 @@ def source_size(cell: Cell, source: Path) -> int:
     return sum(path.stat().st_size for path in _payload_paths(cell, source))
 
 
-def prepare_cache(cell: Cell, source: Path, state: Cache) -> None:
-    """Bring a source into the page cache or drop it from there.
+def why_not_cold(cell: Cell) -> str:
+    """Return why the source of a cell cannot be out of the page cache; empty if it can."""
+    job = JOBS[cell.job]
+    if job.source == "nothing":
+        return "there is no source to drop from the cache"
+    if job.source in _LEFT_ALONE:
+        return "a source of this kind is left in the cache as it is"
+    if cell.folder == "tmpfs":
+        return "files on tmpfs are in memory alone"
+    if cell.folder in LOOPS:
+        return "the file that it is in would stay in the cache"
+    if job.warms_up and cell.measure == "time" and warm_up_cell(cell) == cell:
+        return "warming up reads the same source"
+    return ""
+
+
+def prepare_cache(cell: Cell, source: Path) -> None:
+    """Bring the source of a cell into the page cache, or drop it from there if that is cold.
 
     Sparse and filled ones are left alone: what they are for does not read them.
     """
-    if JOBS[cell.job].source in (*_FROM_SPARSE, "sparse blobs"):
+    if JOBS[cell.job].source in _LEFT_ALONE:
         return
     for path in _payload_paths(cell, source):
         with path.open("rb", buffering=0) as file:
-            if state == "cold":
+            if cell.cache == "cold":
                 os.fsync(file.fileno())
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
                 continue

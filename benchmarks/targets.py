@@ -126,7 +126,7 @@ def outcomes(cells: list[Cell]) -> Iterator[tuple[Target, Cell, float]]:
             if (
                 (cell["job"], cell["size"], cell["measure"], cell["durability"], cell["cache"])
                 == (target.job, target.size, target.measure, "none", "warm")
-                and cell.get("count", 0) == target.count
+                and cell["count"] == target.count
                 and target.filesystem in (None, cell["filesystem"])
                 and target.way in cell["summary"]
             ):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 __all__ = [
     "BLOBS",
@@ -16,33 +16,44 @@ __all__ = [
     "LOOPS",
     "MIB",
     "PROGRAMS",
+    "BlobSource",
     "Cache",
     "Cell",
     "Folder",
     "Job",
     "Makes",
     "Profile",
+    "ProgramSource",
     "Source",
     "Way",
 ]
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
-Source = Literal[
+ProgramSource = Literal[
     "dense program",
     "sparse program",
     "filled program",
     "paged program",
     "dense bundle",
     "sparse bundle",
+]
+"""Sources that need an exported program."""
+
+PROGRAMS: tuple[ProgramSource, ...] = get_args(ProgramSource)
+
+BlobSource = Literal["sparse blobs", "alike blobs", "equal blobs"]
+
+BLOBS: tuple[BlobSource, ...] = get_args(BlobSource)
+
+Source = Literal[
+    ProgramSource,
+    BlobSource,
     "made program",
     "small program",
     "bundle of cases",
     "safetensors",
     "weights",
-    "sparse blobs",
-    "alike blobs",
-    "equal blobs",
     "nothing",
 ]
 """What is on the disk before a run.
@@ -54,18 +65,6 @@ them: "dense" with one case, "sparse" a segmented one of 100 cases. A "made prog
 `benchmarks.serializing.program` makes it, a "small program" one of 8 values, and a "bundle of
 cases" a bundle of that. "safetensors" is a file whose tensors stand at multiples of 4096, "weights"
 a `.ptd` file, and blobs are as `benchmarks.serializing.make_blobs` makes them."""
-
-PROGRAMS = (
-    "dense program",
-    "sparse program",
-    "filled program",
-    "paged program",
-    "dense bundle",
-    "sparse bundle",
-)
-"""Sources that need an exported program."""
-
-BLOBS = ("sparse blobs", "alike blobs", "equal blobs")
 
 Folder = Literal["disk", "tmpfs", "xfs", "btrfs"]
 
@@ -154,7 +153,8 @@ class Cell:
         durability: "none": time to the last byte; "file": time until the bytes are on the disk.
         without: Names of ways to leave out.
         count: How many of what the job counts.
-        cache: State of the source; None for what the whole run has.
+        cache: State of the source; None for what the whole run has, which is settled before
+            anything is measured.
     """
 
     job: str
@@ -165,6 +165,14 @@ class Cell:
     without: tuple[str, ...] = ()
     count: int = 0
     cache: Cache | None = None
+
+    def wants(self, way: Way) -> bool:
+        """Return whether a way of the job is to take part."""
+        return (
+            way.name not in self.without
+            and self.folder in way.only_on
+            and (self.measure == "time" or way.in_process)
+        )
 
 
 @dataclass(frozen=True, slots=True)

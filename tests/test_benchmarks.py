@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from benchmarks.filesystems import mounted, why_not
 from benchmarks.jobs import JOBS
 from benchmarks.plots import plots
 from benchmarks.process import can_trace
+from benchmarks.procfs import io_counters
 from benchmarks.profiles import PROFILES
-from benchmarks.results import slopes, summary
+from benchmarks.report import markdown
+from benchmarks.results import SCHEMA, slopes, summary
 from benchmarks.schedule import Settings, measure
 from benchmarks.targets import TARGETS, outcomes
 from benchmarks.terms import LOOPS, Cell, Job, Profile, Way
@@ -81,8 +84,49 @@ def test_every_way_of_a_cell_ran_in_every_round(results: dict[str, Any]) -> None
             (way, 1) for way in cell["ways"]
         }
         assert set(cell["summary"]) == set(cell["ways"])
-        if cell["floor"] in cell["ways"]:
-            assert cell["summary"][cell["floor"]]["ratio_to_floor"]["median"] == 1
+
+
+def test_the_floor_ran_wherever_the_profile_does_not_leave_it_out(results: dict[str, Any]) -> None:
+    without_floor = {
+        cell.job
+        for cell in PROFILES["quick"].cells
+        if JOBS[cell.job].floor_on(cell.folder) in cell.without
+    }
+
+    for cell in results["cells"]:
+        found = [
+            it["ratio_to_floor"]["median"]
+            for way, it in cell["summary"].items()
+            if way == cell["floor"]
+        ]
+        assert found == ([] if cell["job"] in without_floor else [1]), cell["job"]
+
+
+def test_profiles_run_seven_rounds_but_for_the_quick_one() -> None:
+    assert {name: profile.rounds for name, profile in PROFILES.items()} == {
+        "quick": 3,
+        "issue": 7,
+        "serialize": 7,
+        "limit": 7,
+        "scale": 7,
+    }
+
+
+def test_cells_leave_out_ways_that_their_job_has() -> None:
+    for cell in (cell for profile in PROFILES.values() for cell in profile.cells):
+        assert set(cell.without) <= {way.name for way in JOBS[cell.job].ways}, cell
+
+
+def test_every_way_is_measured_by_a_profile() -> None:
+    measured = {
+        (cell.job, way.name)
+        for profile in PROFILES.values()
+        for cell in profile.cells
+        for way in JOBS[cell.job].ways
+        if cell.wants(way)
+    }
+
+    assert {(job.name, way.name) for job in JOBS.values() for way in job.ways} - measured == set()
 
 
 def test_ways_that_say_what_they_made_made_the_same(results: dict[str, Any]) -> None:
@@ -166,37 +210,73 @@ def test_a_broken_run_costs_its_own_cell(tmp_path: Path, monkeypatch: pytest.Mon
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    ("cell", "why"),
+    [
+        (Cell("verify", 16 << 20, "tmpfs"), "files on tmpfs are in memory alone"),
+        (Cell("verify", 16 << 20, "xfs"), "the file that it is in would stay in the cache"),
+        (Cell("open", 16 << 20), "a source of this kind is left in the cache as it is"),
+        (Cell("import", 0), "there is no source to drop from the cache"),
+        (Cell("list cases", 0, count=64), "warming up reads the same source"),
+    ],
+    ids=["tmpfs", "in a file", "sparse", "no source", "as small as the warm-up"],
+)
+def test_what_cannot_be_cold_is_left_out_of_a_cold_run(
+    tmp_path: Path, cell: Cell, why: str
+) -> None:
+    settings = Settings({cell.folder: tmp_path}, cache="cold", say=len)
+
+    found = measure("test", Profile("", (cell,)), settings)
+
+    (left_out,) = found["left_out"]
+    assert (found["cells"], found["broken"]) == ([], [])
+    assert left_out["what"].endswith(f" on {cell.folder}, time, cold")
+    assert left_out["why"] == why
+
+
+def test_a_cell_has_the_cache_of_the_run_unless_it_has_its_own(tmp_path: Path) -> None:
+    one = Cell("list cases", 0, count=65, without=("executorch",))
+    cells = (one, replace(one, cache="warm"))
+
+    found = measure("test", Profile("", cells, 1), Settings({"disk": tmp_path}, "cold", say=len))
+
+    assert [cell["cache"] for cell in found["cells"]] == ["cold", "warm"]
+
+
 def test_every_target_speaks_of_a_way_that_a_profile_measures() -> None:
-    found = set()
-    for cell in (cell for profile in PROFILES.values() for cell in profile.cells):
-        for filesystem in {"disk": ["ext4"]}.get(cell.folder, [cell.folder]):
-            measured = {
-                "job": cell.job,
-                "size": cell.size,
-                "count": cell.count,
-                "measure": cell.measure,
-                "durability": cell.durability,
-                "cache": "warm",
-                "filesystem": filesystem,
-                "summary": _Anything(cell.without),
-            }
-            found |= {target for target, *_ in outcomes([measured])}
+    cells = [_measured(cell) for profile in PROFILES.values() for cell in profile.cells]
+
+    found = {target for target, *_ in outcomes(cells)}
 
     assert set(TARGETS) - found == set()
 
 
-class _Anything(dict[str, Any]):
-    """Holds every name but some, and the number 1 under all of them."""
-
-    def __init__(self, without: tuple[str, ...] = ()) -> None:
-        super().__init__()
-        self._without = without
-
-    def __contains__(self, name: object) -> bool:
-        return name not in self._without
-
-    def __missing__(self, name: str) -> Any:
-        return 1 if name in ("median", "most", "rchar", "device_share") else _Anything()
+def _measured(cell: Cell) -> dict[str, Any]:
+    """Return the result of a cell, made up: one run of each way, in which all took 1."""
+    job = JOBS[cell.job]
+    ways = [way.name for way in job.ways if cell.wants(way)]
+    run = {
+        "round": 1,
+        "seconds": 1.0,
+        "processor_seconds": 1.0,
+        "io": dict.fromkeys(io_counters(), 1),
+        **({"device_bytes": 1} if cell.folder in LOOPS else {}),
+        **({"peak": {"anonymous": 1}} if cell.measure == "memory" else {}),
+    }
+    made: dict[str, Any] = {
+        "job": cell.job,
+        "size": cell.size,
+        "count": cell.count,
+        "source_size": cell.size,
+        "measure": cell.measure,
+        "durability": cell.durability,
+        "cache": cell.cache or "warm",
+        "filesystem": "ext4" if cell.folder == "disk" else cell.folder,
+        "ways": ways,
+        "floor": job.floor_on(cell.folder),
+        "runs": [{"way": way, **run} for way in ways],
+    }
+    return made | {"summary": summary(made)}
 
 
 def test_growth_is_the_exponent_between_neighbours() -> None:
@@ -253,6 +333,9 @@ def test_plots_draw_every_way_on_logarithmic_axes() -> None:
     assert y0 - y1 == pytest.approx(y1 - y2, abs=0.2)
     assert y0 > y1  # more time is higher up
     assert len({y for _, y in circles[3:]}) == 1
+    lines = [it for it in drawn.iter() if it.get("stroke-width")]  # each with that of its legend
+    assert len(lines) == 4
+    assert [it for it in drawn.iter() if it.get("stroke-dasharray")] == lines[:2]  # the floor's
     assert [it.text for it in drawn.iter() if it.text in ("copyfile (floor)", "cordbundle")] == [
         "copyfile (floor)",
         "cordbundle",
@@ -277,6 +360,11 @@ def test_memory_is_counted_above_the_import(results: dict[str, Any]) -> None:
     for run in [run for cell in cells for run in cell["runs"]]:
         assert run["peak"]["samples"] > 0
         assert 0 <= run["peak"]["anonymous"] < 16 << 20
+
+
+def test_results_of_another_shape_are_no_report() -> None:
+    with pytest.raises(ValueError, match=f"^results of schema 1, not {SCHEMA}$"):
+        markdown([{"schema": 1}])
 
 
 def test_results_become_a_report(results_file: Path) -> None:

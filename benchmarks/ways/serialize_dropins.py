@@ -8,11 +8,10 @@ from benchmarks.ways.serialize_executorch import (
     decoding,
     deserializing,
     serializing,
-    storing,
     writing,
 )
 
-__all__ = ["decode", "deduplicate", "read_weights", "serialize", "write_weights"]
+__all__ = ["decode", "read_weights", "serialize", "write_weights"]
 
 
 def serialize(task: Task) -> Action:
@@ -33,8 +32,3 @@ def write_weights(task: Task) -> Action:
 def read_weights(task: Task) -> Action:
     """Deserialize a `.ptd` file that is in memory."""
     return deserializing(dropins.FlatTensorSerializer(), task)
-
-
-def deduplicate(task: Task) -> Action:
-    """Add blobs to a store that keeps equal ones once; from files or from memory."""
-    return storing(dropins.NamedDataStore, task)

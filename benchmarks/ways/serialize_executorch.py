@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from benchmarks.serializing import (
     program,
     weights_digest,
 )
+from benchmarks.ways.with_system import sync
 
 __all__ = [
     "decode",
@@ -39,7 +39,6 @@ __all__ = [
     "read_weights",
     "serialize",
     "serializing",
-    "storing",
     "write_constants",
     "write_weights",
     "writing",
@@ -68,7 +67,17 @@ def read_weights(task: Task) -> Action:
 
 def deduplicate(task: Task) -> Action:
     """Add blobs to a store that keeps equal ones once; from files or from memory."""
-    return storing(NamedDataStore, task)
+    paths = blob_paths(task.source)
+    in_memory = task.options["held"] == "memory"
+    blobs = [path.read_bytes() if in_memory else FileBackedData(str(path)) for path in paths]
+
+    def action() -> Facts:
+        store = NamedDataStore()
+        for number, blob in enumerate(blobs):
+            store.add_named_data(f"blob {number}", blob)
+        return {"made": f"{len(store.buffers)} blobs"}
+
+    return action
 
 
 def write_constants(task: Task) -> Action:
@@ -80,9 +89,7 @@ def write_constants(task: Task) -> Action:
         cord = serialize_pte_binary(PTEFile(made), extract_delegate_segments=True)
         with open(task.target, "wb") as file:
             cord.write_to_file(file)
-            if task.durability != "none":
-                file.flush()
-                os.fsync(file.fileno())
+        sync(task)
         return {}
 
     return action
@@ -156,20 +163,5 @@ def deserializing(serializer: Any, task: Task) -> Action:
                 yield name, layout.scalar_type, layout.sizes, payload.buffers[entry.buffer_index]
 
         return lambda: weights_digest(rows())
-
-    return action
-
-
-def storing(store_class: Callable[[], Any], task: Task) -> Action:
-    """Return the action of adding blobs to a store."""
-    paths = blob_paths(task.source)
-    in_memory = task.options["held"] == "memory"
-    blobs = [path.read_bytes() if in_memory else FileBackedData(str(path)) for path in paths]
-
-    def action() -> Facts:
-        store = store_class()
-        for number, blob in enumerate(blobs):
-            store.add_named_data(f"blob {number}", blob)
-        return {"made": f"{len(store.buffers)} blobs"}
 
     return action

@@ -21,7 +21,7 @@ def bundle(task: Task) -> Action:
     ]
 
     def action() -> Facts:
-        planned = cb.bundle(task.source, [cb.MethodTestSuite("forward", cases)], digest=False)
+        planned = cb.bundle(task.source, [cb.MethodTestSuite("forward", cases)])
         planned.write(task.target, durability=task.durability)
         return {}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from executorch.devtools.bundled_program.serialize import (
 
 from benchmarks.child import Action, Facts, Task
 from benchmarks.serializing import listed, small_cases
+from benchmarks.ways.with_system import sync
 
 __all__ = ["bundle", "dropin", "listing"]
 
@@ -50,9 +50,7 @@ def _bundling(task: Task, serialize: Callable[[Any], bytes]) -> Action:
         data = serialize(bundled)
         with open(task.target, "wb") as file:
             file.write(data)
-            if task.durability != "none":
-                file.flush()
-                os.fsync(file.fileno())
+        sync(task)
         return {}
 
     return action

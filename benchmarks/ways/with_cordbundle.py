@@ -21,7 +21,6 @@ __all__ = [
     "cut",
     "extract",
     "from_safetensors",
-    "open_and_list",
     "realign",
     "verify",
     "write_chunks",
@@ -143,20 +142,3 @@ def _suites(task: Task) -> list[cb.MethodTestSuite]:
 
 def _facts(report: WriteReport) -> Facts:
     return {"transfers": dict(report.transfers)}
-
-
-def open_and_list(task: Task) -> Action:
-    """Open a bundle and list its cases, with the scalar types and sizes of all tensors."""
-
-    def action() -> dict[str, object]:
-        tensors = 0
-        with cb.open(task.source) as file:
-            assert isinstance(file, cb.BundleFile)
-            for suite in file.suites:
-                for case in suite.test_cases:
-                    for value in (*case.inputs, *case.expected_outputs):
-                        assert isinstance(value, cb.TensorView)
-                        tensors += bool(value.scalar_type and value.sizes)
-        return {"tensors": tensors}
-
-    return action

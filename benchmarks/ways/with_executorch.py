@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from executorch.devtools.bundled_program.serialize import (
 )
 
 from benchmarks.child import Action, Task
+from benchmarks.ways.with_system import sync
 
 __all__ = ["bundle", "extract"]
 
@@ -48,6 +48,4 @@ def extract(task: Task) -> Action:
 def _write(data: bytes, task: Task) -> None:
     with open(task.target, "wb") as file:
         file.write(data)
-        if task.durability != "none":
-            file.flush()
-            os.fsync(file.fileno())
+    sync(task)

@@ -7,7 +7,8 @@ indices and ranges.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -17,7 +18,7 @@ from cordbundle.cord import Cord
 from cordbundle.flatbuffer import Reader, byte_range
 from cordbundle.layout import LENGTH_PREFIX_SIZE, Layout, Placement, Segment
 
-__all__ = ["SHOWN", "BundleTables", "Form"]
+__all__ = ["SHOWN", "BundleTables", "Form", "SegmentUse"]
 
 SHOWN = 80
 """Characters of a method's name that messages and names show; a file may repeat it many times."""
@@ -26,7 +27,20 @@ Form: TypeAlias = Literal["bp08", "segmented", "detached"]
 """How a bundle holds its program; see `cordbundle.bundle`."""
 
 
-class BundleTables(Artifact):
+@dataclass(frozen=True, slots=True)
+class SegmentUse:
+    """What a segment is for.
+
+    Attributes:
+        names: What uses it; equal blobs share a segment.
+        is_vector: Whether a flatbuffer field points to it, so that its length stands before it.
+    """
+
+    names: tuple[str, ...]
+    is_vector: bool
+
+
+class BundleTables(Artifact[schema.BundledProgram]):
     """An open bundled program, as far as its tables go."""
 
     KINDS = (schema.BUNDLED_PROGRAM_IDENTIFIER, schema.SEGMENTED_IDENTIFIER)
@@ -34,26 +48,11 @@ class BundleTables(Artifact):
 
     def reader(self) -> Reader:
         """Return a new reader of the metadata and of the vectors that stand after it."""
-        return Reader(self.cord, name=self.name)
-
-    @cached_property
-    def root(self) -> schema.BundledProgram:
-        """The root table of the metadata; each field is read when it is asked for.
-
-        Raises:
-            FormatError: The metadata is damaged.
-        """
-        return self.reader().root(schema.BundledProgram)
+        return Reader(self.cord, name=self.name, metadata=self.metadata_end)
 
     def _metadata_size(self) -> int:
         program = None if self.header else self.root.program
         return self.metadata_end - (len(program) if isinstance(program, Cord) else 0)
-
-    def _walk_root(self) -> schema.BundledProgram:
-        return self.walk().root(schema.BundledProgram)
-
-    def _segment_table(self) -> Iterable[schema.DataSegment]:
-        return self._walk_root().segments or ()
 
     @property
     def form(self) -> Form:
@@ -96,48 +95,49 @@ class BundleTables(Artifact):
             FormatError: The metadata is damaged, or a key without a segment.
             TruncatedError: A segment that passes the end of the file.
         """
-        entries = [(one.key or "", one.segment_index) for one in self._walk_root().named_data or ()]
-        return {key: self.segment(index, f"key {key!r}") for key, index in entries}
+        found: dict[str, Cord] = {}
+        for entry in self._walk_root().named_data or ():
+            key, index = entry.key or "", entry.segment_index
+            if key not in found:  # as in programs, where the runtime takes the first
+                found[key] = self.segment(index, f"key {key!r}")
+        return found
 
     @property
     def layout(self) -> Layout:
         """Where everything stands; empty in foreign bundles. O(tensors); no payload is read."""
-        uses = self.uses()
-        vectors = self._vectors()
         placements, segments = [], []
         end = self.metadata_end
-        for number, place in enumerate(self.segment_ranges):
-            name = uses.get(number, [f"segment {number}"])[0]
-            is_vector = number in vectors
-            start = place.offset - (LENGTH_PREFIX_SIZE if is_vector else 0)
-            data = self.segment(number, name)
-            placements.append(Placement(name, place.offset, place.size, 1, start - end, is_vector))
-            segments.append(Segment(name, data, 1, is_vector))
-            end = place.offset + place.size
+        for number, (place, use) in enumerate(zip(self.segment_ranges, self.uses, strict=True)):
+            name = use.names[0] if use.names else f"segment {number}"
+            start = place.offset - (LENGTH_PREFIX_SIZE if use.is_vector else 0)
+            size, data = place.size, self.segment(number, name)
+            placements.append(Placement(name, place.offset, size, 1, start - end, use.is_vector))
+            segments.append(Segment(name, data, 1, use.is_vector))
+            end = place.end
         base = self.header.segment_base_offset if self.header else 0
         return Layout(self.metadata_end, base, tuple(placements), tuple(segments))
 
-    def uses(self) -> dict[int, list[str]]:
-        """Return what each segment is for, by index; equal blobs share one. O(tensors)."""
-        uses: dict[int, list[str]] = {}
+    @cached_property
+    def uses(self) -> tuple[SegmentUse, ...]:
+        """What each segment is for, by its place in the segment table. O(tensors).
+
+        Raises:
+            FormatError: The metadata is damaged.
+        """
+        names: dict[int, list[str]] = {}
         if self.root.program_segment:
-            uses[self.root.program_segment - 1] = ["program"]
+            names[self.root.program_segment - 1] = ["program"]
         for tensor, name in self.tensors():
             if tensor.data_segment:
-                uses.setdefault(tensor.data_segment - 1, []).append(name)
+                names.setdefault(tensor.data_segment - 1, []).append(name)
+        vectors = set() if self.form == "segmented" else set(names)
         for entry in self._walk_root().named_data or ():
             key = (entry.key or "")[:SHOWN]
-            uses.setdefault(entry.segment_index, []).append(f"named data {key!r}")
-        return uses
-
-    def _vectors(self) -> set[int]:
-        """Return the segments that a flatbuffer field points to, before which a length stands."""
-        if self.form == "segmented":
-            return set()
-        vectors = {tensor.data_segment - 1 for tensor, _ in self.tensors() if tensor.data_segment}
-        if self.root.program_segment:
-            vectors.add(self.root.program_segment - 1)
-        return vectors
+            names.setdefault(entry.segment_index, []).append(f"named data {key!r}")
+        return tuple(
+            SegmentUse(tuple(names.get(number, ())), number in vectors)
+            for number in range(len(self.segment_ranges))
+        )
 
     def tensors(self) -> Iterator[tuple[schema.Tensor, str]]:
         """Yield the records of all tensors with a name that says where they belong."""

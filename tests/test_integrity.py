@@ -290,9 +290,11 @@ def test_damage_to_the_header_leaves_the_digests_of_the_segments() -> None:
 # How it reads.
 
 
-def test_each_byte_is_read_once_in_bounded_memory(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [1, 4, 14, 24])  # from those that could be read in one go on
+@pytest.mark.parametrize("form", FORMS)
+def test_each_byte_is_read_once_in_bounded_memory(form: Form, size: int, tmp_path: Path) -> None:
     path = tmp_path / "large.bpte"
-    write_bundle(path, 24 * MIB, "bp08")
+    write_bundle(path, size * MIB, form)
     with cb.open(path) as file:
         file.verify()  # imports
         before = bytes_read()

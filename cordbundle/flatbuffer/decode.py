@@ -18,7 +18,7 @@ from typing import NoReturn, TypeVar, cast
 
 from cordbundle.errors import FormatError
 from cordbundle.flatbuffer.columns import MANY, ColumnDecoder, Factory, Making, Scalars
-from cordbundle.flatbuffer.reader import MAX_DEPTH, Reader
+from cordbundle.flatbuffer.reader import MAX_DEPTH, MAX_KEPT, Reader
 from cordbundle.flatbuffer.schema import Field, Kind, Table, reachable, table_of
 from cordbundle.flatbuffer.view import checked_view
 
@@ -94,7 +94,7 @@ class _Decoder:
         if ColumnDecoder.can_read(reader) and not self._is_recursive:
             self._columns = ColumnDecoder(reader, making)
         self._tables: dict[type, _Read] = {}
-        self._shapes: list[dict[int, tuple[int, _Read]]] = []
+        self._forget: list[Callable[[], None]] = []
         self.left = reader.budget()
         self.depth = 0
 
@@ -110,8 +110,8 @@ class _Decoder:
         """Let the reading functions go, which hold each other, this object and the source."""
         self._tables.clear()
         self._columns = None
-        for shapes in self._shapes:
-            shapes.clear()
+        for forget in self._forget:
+            forget()
 
     def table(self, cls: type) -> _Read:
         """Return the function that reads a table of that class."""
@@ -127,8 +127,9 @@ class _Decoder:
     def _table(self, table: Table) -> _Read:
         reader, size = self._reader, self._reader.size
         vtable_offset = reader.unpacker("i")
-        shapes: dict[int, tuple[int, _Read]] = {}
-        self._shapes.append(shapes)
+        shapes: dict[int, tuple[int, _Read]] = {}  # by the position of the vtable
+        builders: dict[tuple[int, ...], _Read] = {}  # by what it says
+        self._forget += shapes.clear, builders.clear
 
         def read(at: int) -> object:
             if at + 4 > size:
@@ -137,7 +138,12 @@ class _Decoder:
             shape = shapes.get(vtable)
             if shape is None:
                 width, offsets = reader.offsets(table, at)
-                shape = shapes[vtable] = width, self._shape(table, offsets)
+                for kept in (shapes, builders):
+                    if len(kept) >= MAX_KEPT:
+                        kept.clear()
+                if offsets not in builders:
+                    builders[offsets] = self._shape(table, offsets)
+                shape = shapes[vtable] = width, builders[offsets]
             width, build = shape
             if at + width > size:
                 reader.need(at, width, f"table {table.name}")

@@ -183,7 +183,9 @@ def has_unknown_fields(view: object) -> bool:
     checked = checked_view(view)
     reader, at = checked._reader, checked._at
     (back,) = struct.unpack("<i", reader.read(at, 4))
-    return _has_more(reader, at - back, len(checked._table.slots))
+    (size,) = struct.unpack("<H", reader.read(at - back, 2))
+    known = 4 + 2 * len(checked._table.slots)
+    return size > known and any(reader.read(at - back + known, size - known))
 
 
 def unknown_fields(view: object) -> list[str]:
@@ -191,20 +193,7 @@ def unknown_fields(view: object) -> list[str]:
 
     All tables that were read through the view's reader are looked at; after `decode`, all below it.
     """
-    reader = checked_view(view)._reader
-    return sorted(
-        {
-            cls.__name__
-            for cls, vtable in reader.vtables()
-            if _has_more(reader, vtable, len(table_of(cls).slots))
-        }
-    )
-
-
-def _has_more(reader: Reader, vtable: int, known: int) -> bool:
-    (size,) = struct.unpack("<H", reader.read(vtable, 2))
-    start = vtable + 4 + 2 * known
-    return start < vtable + size and any(reader.read(start, vtable + size - start))
+    return sorted(cls.__name__ for cls in checked_view(view)._reader.newer)
 
 
 def refuse_unknown(names: Sequence[str], source: str | None) -> None:

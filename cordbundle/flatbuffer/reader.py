@@ -24,7 +24,7 @@ from cordbundle.flatbuffer.schema import Table
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["MAX_DEPTH", "ByteRange", "Reader", "inline_end"]
+__all__ = ["MAX_DEPTH", "MAX_KEPT", "ByteRange", "Reader", "inline_end"]
 
 MAX_DEPTH = 64
 """Deepest nesting of tables, as in the verifier of flatbuffers."""
@@ -35,8 +35,11 @@ _SLACK = 64 << 10
 _AT_ONCE = 256 << 10
 """Sources up to this size are read in one go."""
 
-_WHOLE = 16 << 20
+_WHOLE = 8 << 20
 """Sources up to this size are read in one go before they are walked from end to end."""
+
+MAX_KEPT = 4096
+"""Vtables of which it is kept what they say; a file may have a different one for each table."""
 
 _PAGE = 64 << 10
 _PAGES = 256
@@ -92,7 +95,7 @@ class _Pages:
     def read(self, at: int, size: int) -> bytes:
         """Return a range that is known to be inside."""
         if size > _PAGE:
-            return _read(self._cord, at, size)
+            return bytes(self._cord[at : at + size])
         number, start = divmod(at, _PAGE)
         last, page = self._last
         if last != number:
@@ -106,18 +109,12 @@ class _Pages:
             page = self._kept.get(number)
             if page is None:
                 start = number * _PAGE
-                page = _read(self._cord, start, min(_PAGE, len(self._cord) - start))
+                page = bytes(self._cord[start : start + _PAGE])
                 if len(self._kept) >= _PAGES:
                     self._kept.popitem(last=False)
             self._kept[number] = page
             self._kept.move_to_end(number)
             return page
-
-
-def _read(cord: Cord, at: int, size: int) -> bytes:
-    run = bytearray(size)
-    cord.readinto(run, at)
-    return bytes(run)
 
 
 def _budget(size: int) -> int:
@@ -128,12 +125,13 @@ class Reader:
     """Read a flatbuffer from memory or from a Cord.
 
     A Cord of more than 256 KiB that is not memory is read through a cache of 64 KiB pages;
-    `flatten` reads up to 16 MiB of it in one go. Several threads may use one reader.
+    `flatten` reads up to 8 MiB of it in one go. Several threads may use one reader.
 
     Args:
         source: The flatbuffer, from its root offset on; what follows it may be in it too.
         name: Its file, for messages.
         base: Where it begins in that file, in bytes.
+        metadata: Bytes of the source that are no payload; all of them if None.
 
     Attributes:
         size: Bytes of the source.
@@ -141,21 +139,30 @@ class Reader:
         base: See above.
     """
 
-    def __init__(self, source: Cord | Buffer, *, name: str | None = None, base: int = 0) -> None:
+    def __init__(
+        self,
+        source: Cord | Buffer,
+        *,
+        name: str | None = None,
+        base: int = 0,
+        metadata: int | None = None,
+    ) -> None:
         self._cord = source if isinstance(source, Cord) else Cord(source)
         self.size = len(self._cord)
         self.name = name
         self.base = base
+        self._metadata = self.size if metadata is None else metadata
         self._left: int | None = None
         self._pages = _Pages(self._cord)
         self._flat: memoryview | bytes | None = None
         self._unpackers: dict[str, Callable[[int], tuple[object, ...]]] = {}
         self._offsets: dict[tuple[type, int], tuple[int, tuple[int, ...]]] = {}
+        self._newer: set[type] = set()
         first = self._cord.first_chunk()
         if isinstance(first, bytes | memoryview) and size_of(first) == self.size:
             self._flat = first
         elif self.size <= _AT_ONCE:
-            self._flat = _read(self._cord, 0, self.size)
+            self._flat = bytes(self._cord)
 
     @property
     def flat(self) -> memoryview | bytes | None:
@@ -163,9 +170,9 @@ class Reader:
         return self._flat
 
     def flatten(self) -> None:
-        """Read the whole source now if it is no larger than 16 MiB."""
-        if self._flat is None and self.size <= _WHOLE:
-            self._flat = _read(self._cord, 0, self.size)
+        """Read the whole source now if it is no larger than 8 MiB and most of it is metadata."""
+        if self._flat is None and self.size <= min(_WHOLE, 2 * self._metadata):
+            self._flat = bytes(self._cord)
             self._unpackers = {}
 
     def unpacker(self, layout: str) -> Callable[[int], tuple[object, ...]]:
@@ -333,6 +340,8 @@ class Reader:
         known = self._offsets.get((table.cls, vtable))
         if known is None:
             known = self._vtable(table, vtable, at)
+            if len(self._offsets) >= MAX_KEPT:
+                self._offsets.clear()
             self._offsets[table.cls, vtable] = known
         self.need(at, known[0], what)
         return known
@@ -351,6 +360,8 @@ class Reader:
         self.need(vtable, size, what)
         count = min(len(table.slots), size // 2 - 2)
         found = struct.unpack(f"<{count}H", self.read(vtable + 4, 2 * count, what))
+        if any(self.read(vtable + 4 + 2 * count, size - 4 - 2 * count, what)):
+            self._newer.add(table.cls)
         end, bad = inline_end(table, found)
         if bad is not None:
             raise self.error(
@@ -361,9 +372,10 @@ class Reader:
             )
         return end, (*found, *[0] * (len(table.slots) - count))
 
-    def vtables(self) -> list[tuple[type, int]]:
-        """Return the class and the position of the vtable of all tables that were read so far."""
-        return list(self._offsets)
+    @property
+    def newer(self) -> frozenset[type]:
+        """Classes of the tables read so far that hold fields which their descriptions lack."""
+        return frozenset(self._newer)
 
     def identifier(self) -> bytes:
         """Return bytes 4 to 8, where the file identifier is.

@@ -2,7 +2,7 @@
 
 Rules of this file: it raises for no input and changes nothing; a number is compared with the size
 of the source before it is used; a finding ends the branch it is in, never the walk; memory is bound
-by the depth of the tables and `MAX_FINDINGS`, time by `Reader.budget`.
+by the depth of the tables, `MAX_FINDINGS` and `MAX_KEPT`, time by `Reader.budget`.
 What is checked is what the verifier of flatbuffers checks, forced alignment, UTF-8 and, where it is
 asked for, what follows the last thing that is pointed to.
 """
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
-from cordbundle.flatbuffer.reader import MAX_DEPTH, Reader, inline_end
+from cordbundle.flatbuffer.reader import MAX_DEPTH, MAX_KEPT, Reader, inline_end
 from cordbundle.flatbuffer.schema import Field, Kind, Table, table_of
 
 __all__ = ["AFTER", "MAX_FINDINGS", "Finding", "verify"]
@@ -182,6 +182,9 @@ class _Walk:
         vtable = at - self._i32(at)[0]
         key = table.cls, vtable, at % 8
         if key not in self._plans:
+            if len(self._plans) >= MAX_KEPT:
+                self._plans.clear()
+                self._vtables.clear()
             self._plans[key] = self._plan(table, vtable, at)
         plan = self._plans[key]
         if plan is None:

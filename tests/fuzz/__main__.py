@@ -30,6 +30,7 @@ _READING = (
     *("segment_check", "record_check", "program_check", "plan_check", "scan", "delegate_keys"),
     *("flatbuffer/reader", "flatbuffer/view", "flatbuffer/decode"),
     *("flatbuffer/columns", "flatbuffer/verify", "tensor_view", "suites", "weights", "tags"),
+    *("weights_check", "ptd_old_schema", "safetensors_index", "named_data"),
     *("safetensors", "npz", "rewriting/whole", "rewriting/relayout", "rewriting/uses"),
     *("rewriting/editor", "rewriting/assembly", "rewriting/metadata"),
     *("cli/inspect", "cli/extract", "cli/verify", "cli/case_file"),

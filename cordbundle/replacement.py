@@ -14,12 +14,13 @@ import contextlib
 import errno
 import os
 import stat
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cordbundle.digest import DIGEST_SIZE
 from cordbundle.errors import WriteError
-from cordbundle.failures import is_of_system, system_errors, tolerated
+from cordbundle.failures import system_errors, tolerated
 from cordbundle.source import kind_of_file
 
 try:
@@ -44,6 +45,8 @@ SUFFIX = ".cordbundle-tmp"
 MARK = "user.cordbundle.set"
 """Extended attribute of data files that were written in one set with programs (xattr(7))."""
 
+_MARK_HEAD = struct.Struct("<16sI")  # name, count
+
 _TOKEN_SIZE = 16  # hexadecimal digits
 _NAME_KEPT = 48  # characters: at most 192 bytes, so that the whole stays under NAME_MAX, 255
 _MAX_LINKS = 40  # as many as Linux follows
@@ -59,11 +62,26 @@ class SetMark:
 
     Attributes:
         name: 16 random bytes that the set alone has.
+        count: How many data files it has.
         programs: The xxh3-128 of each of its programs.
     """
 
     name: bytes
+    count: int
     programs: frozenset[bytes]
+
+    def pack(self) -> bytes:
+        """Return it as the value of an extended attribute."""
+        return _MARK_HEAD.pack(self.name, self.count) + b"".join(sorted(self.programs))
+
+    @classmethod
+    def unpack(cls, data: bytes) -> SetMark | None:
+        """Return what `pack` has made; None of anything else."""
+        if len(data) < _MARK_HEAD.size or (len(data) - _MARK_HEAD.size) % DIGEST_SIZE:
+            return None
+        name, count = _MARK_HEAD.unpack_from(data)
+        starts = range(_MARK_HEAD.size, len(data), DIGEST_SIZE)
+        return cls(name, count, frozenset(data[at : at + DIGEST_SIZE] for at in starts))
 
 
 class Replacement:
@@ -125,7 +143,7 @@ class Replacement:
         """Mark the new file, where the filesystem takes extended attributes; see `mark_of`."""
         if hasattr(os, "setxattr"):
             with tolerated():
-                os.setxattr(self.descriptor, MARK, b"".join([mark.name, *sorted(mark.programs)]))
+                os.setxattr(self.descriptor, MARK, mark.pack())
 
     def commit(self) -> None:
         """Put the new file in the target's place; it keeps the lock until then."""
@@ -219,12 +237,10 @@ def _end_of_links(name: str) -> str:
 
 def mark_of(path: str) -> SetMark | None:
     """Return what a data file was marked with; None of any other, or of a copy of its bytes."""
-    data = b""
     if hasattr(os, "getxattr"):
         with tolerated():
-            data = os.getxattr(path, MARK)
-    parts = [data[at : at + DIGEST_SIZE] for at in range(0, len(data), DIGEST_SIZE)]
-    return SetMark(parts[0], frozenset(parts[1:])) if parts else None
+            return SetMark.unpack(os.getxattr(path, MARK))
+    return None
 
 
 def sync_descriptor(descriptor: int) -> None:
@@ -266,12 +282,10 @@ def _take_over(descriptor: int, old: os.stat_result) -> None:
     new = os.fstat(descriptor)
     mode = stat.S_IMODE(old.st_mode)
     if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
-        try:
+        mode &= 0o777  # set-user-id means another thing for another owner
+        with tolerated():
             os.fchown(descriptor, old.st_uid, old.st_gid)
-        except OSError as error:
-            if not is_of_system(error):
-                raise
-            mode &= 0o777  # set-user-id means another thing for another owner
+            mode = stat.S_IMODE(old.st_mode)
     with tolerated():  # it was created with these bits or fewer
         os.fchmod(descriptor, mode)
 
@@ -282,15 +296,11 @@ def _lock(descriptor: int) -> bool:
     Returns:
         False on a filesystem without locks, where nobody can take it for that.
     """
-    if not _HAS_LOCKS:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-    except OSError as error:
-        if not is_of_system(error):
-            raise
-        return False
-    return True
+    if _HAS_LOCKS:
+        with tolerated():
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            return True
+    return False
 
 
 def _is_at(descriptor: int, path: str) -> bool:

@@ -3,9 +3,9 @@
 Rules of this file: a file at a path is replaced as a whole, never edited; nothing is committed
 before every source was found unchanged; anything that is not a path is written as a stream, after
 all digests are computed; an `OSError` of a call on a target becomes a `WriteError`, and whatever
-the handler of a signal raises arrives as it is. How bytes move
-is the business of `transfer.py` and `sinks.py`, how a file is replaced that of `replacement.py`,
-whether it fits that of `space.py`; nothing else in this package makes system calls that write.
+the handler of a signal raises arrives as it is. How bytes move is the business of `transfer.py` and
+`sinks.py`, how a file is replaced that of `replacement.py`, whether it fits that of `space.py`;
+nothing else in this package makes system calls that write.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, Protocol, TypeGuard, TypeVar
 
-from cordbundle.chunks import FileRange, Slice
+from cordbundle.chunks import Deferred, FileRange, Slice
 from cordbundle.cord import Cord, Digest
 from cordbundle.digest import DIGEST_SIZE
 from cordbundle.errors import WriteError
@@ -51,7 +51,9 @@ __all__ = ["Durability", "Progress", "WriteReport", "write", "write_all"]
 
 Durability = Literal["none", "file", "dir"]
 
-_PROGRAM_SUFFIXES = (".pte", ".bpte")
+_PROGRAM_SUFFIXES = (".pte", ".bpte", ".bp")
+_PROGRAM = b"ET12"
+_PROGRAMS = (_PROGRAM, b"BP08", b"BPS1")
 _OPEN_FLAGS = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0)
 
 
@@ -133,11 +135,11 @@ def write_all(
     """Write a set of files: all of them in full, then all put in place.
 
     Every file is afterwards the old or the new one, and before the first is put in place nothing
-    has changed. Data files are put in place before programs (paths that end in `.pte` or `.bpte`),
-    otherwise in the order given; should that stop half way, new data may stand beside an old
-    program, never the reverse. On Linux data files are marked with their set and the digests of
-    the programs in it, in an extended attribute, by which `cordbundle ptd --check` tells that; it
-    takes reading these programs once more.
+    has changed. Data files are put in place before programs and bundles, which have their
+    identifier or a path that ends in `.pte`, `.bpte` or `.bp`, otherwise in the order given; should
+    that stop half way, new data may stand beside an old program, never the reverse. On Linux data
+    files are marked with their set and the digests of the programs in it, in an extended attribute,
+    by which `cordbundle ptd --check` tells that; it takes reading these programs once more.
 
     Args:
         cords: A Cord for every path; links are followed.
@@ -165,7 +167,8 @@ class _Job:
         self.path = path
         self.cord = cord
         self.folder = os.path.dirname(path)
-        self.is_program = name.endswith(_PROGRAM_SUFFIXES)
+        self.identifier = _identifier(cord)
+        self.is_program = name.lower().endswith(_PROGRAM_SUFFIXES) or self.identifier in _PROGRAMS
         self.file = Replacement(path)
         self._moved: Counter[str] = Counter()
         self._seconds = 0.0
@@ -198,6 +201,12 @@ class _Job:
         start = perf_counter()
         yield
         self._seconds += perf_counter() - start
+
+
+def _identifier(cord: Cord) -> bytes:
+    """Return a flatbuffer's file identifier; none of a Cord whose head has yet to be produced."""
+    first = cord.first_chunk()
+    return b"" if isinstance(first, Deferred) else bytes(cord[4:8])
 
 
 def _jobs(cords: Iterable[tuple[str, Cord]]) -> Iterator[_Job]:
@@ -254,11 +263,12 @@ def _replace(
 
 
 def _mark(jobs: list[_Job]) -> None:
-    """Mark the data files of a set that has programs too."""
+    """Mark the data files of a set that has programs too; bundles do not need them."""
+    programs = [job for job in jobs if job.identifier == _PROGRAM]
     data = [job for job in jobs if not job.is_program]
-    if 0 < len(data) < len(jobs):
-        programs = frozenset(job.cord.xxh3_128() for job in jobs if job.is_program)
-        mark = SetMark(os.urandom(DIGEST_SIZE), programs)
+    if programs and data:
+        digests = frozenset(job.cord.xxh3_128() for job in programs)
+        mark = SetMark(os.urandom(DIGEST_SIZE), len(data), digests)
         for job in data:
             job.file.mark(mark)
 

@@ -22,6 +22,7 @@ from cordbundle.cli import main
 from cordbundle.flatbuffer import encode
 from cordbundle.weights import read_weights
 from cordbundle.weights_check import WeightsCheck, check_weights
+from tests import support
 from tests.faults import broken_call
 
 
@@ -234,19 +235,64 @@ def test_weights_of_several_programs_belong_to_each_of_them(
     assert "another program" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("is_set", [True, False])
 def test_weights_of_two_sets_of_one_program_are_told(
-    pair: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    is_set: bool, pair: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model, one, two = program(("v", 1), ("w", 1)), tmp_path / "v.ptd", tmp_path / "w.ptd"
     old, new = ([cb.serialize_ptd({key: array("f", [x])}) for key in "vw"] for x in (1.0, 2.0))
-    cb.write_all({one: old[0], two: old[1], pair[0]: model})
+    if is_set:
+        cb.write_all({one: old[0], two: old[1], pair[0]: model})
+    else:
+        for path, cord in zip((one, two, pair[0]), (*old, model), strict=True):
+            cb.write(cord, path)
     assert main(["ptd", "--check", *map(str, (pair[0], one, two))]) == 0
 
     with broken_call("replace", errno.EIO, 1), pytest.raises(cb.WriteError):
         cb.write_all({one: new[0], two: new[1], pair[0]: model})
 
     assert main(["ptd", "--check", *map(str, (pair[0], one, two))]) == 1
-    assert f"{two}: was written in another set than {one}" in capsys.readouterr().out
+    word = "another set than" if is_set else "was not written in one set with"
+    lines = [line for line in capsys.readouterr().out.splitlines() if word in line]
+    assert len(lines) == 1
+    assert lines[0].startswith(f"{two}: ")
+    assert str(one) in lines[0]
+
+
+def test_weights_of_a_set_beside_weights_of_their_own_are_whole(
+    pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    model, one, two = program(("v", 1), ("w", 1)), tmp_path / "v.ptd", tmp_path / "w.ptd"
+    cb.write_all({pair[0]: model, one: cb.serialize_ptd({"v": array("f", [1.0])})})
+    cb.write(cb.serialize_ptd({"w": array("f", [1.0])}), two)
+
+    assert main(["ptd", "--check", *map(str, (pair[0], one, two))]) == 0
+
+
+def test_weights_beside_a_bundle_are_not_marked(
+    pair: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, weights = named(2, 1.0)
+    cb.write(model, pair[0])
+    bundle = cb.bundle(support.program([], []), [], check=False)
+    cb.write_all({tmp_path / "m.bpte": bundle.cord, pair[1]: weights})
+
+    assert not is_told(pair, capsys)
+
+
+@pytest.mark.parametrize("name", ["m.pte", "M.PTE", "model", "m.bp"])
+def test_a_program_is_put_in_place_last_whatever_it_is_called(name: str, tmp_path: Path) -> None:
+    model, weights = tmp_path / name, tmp_path / "w.ptd"
+    old, new = named(2, 1.0), (program(("w", 2), ("unused", 1)), named(2, 2.0)[1])
+    cb.write_all(dict(zip((model, weights), old, strict=True)))
+
+    with (
+        broken_call("replace", errno.EIO, 1),
+        pytest.raises(cb.WriteError, match=r"new already: .*w\.ptd"),
+    ):
+        cb.write_all(dict(zip((model, weights), new, strict=True)))
+
+    assert [path.read_bytes() for path in (model, weights)] == [bytes(old[0]), bytes(new[1])]
 
 
 def test_files_that_were_not_written_as_a_set_with_a_program_are_not_told(
@@ -332,10 +378,10 @@ def test_a_payload_that_does_not_exist_is_an_error_with_its_index() -> None:
     )
     with cb.open(encode(record, schema.PROGRAM_IDENTIFIER).cord) as file:
         assert isinstance(file, cb.PteFile)
-        with pytest.raises(
-            cb.FormatError, match="XnnpackBackend.*found 9, expected an index below 0"
-        ):
+        with pytest.raises(cb.FormatError, match="found 9, expected an index below 0") as caught:
             check_weights(file, [])
+
+    assert caught.value.what == "data of delegate 'XnnpackBackend' does not exist"
 
 
 def test_a_large_payload_is_not_held_in_memory(tmp_path: Path) -> None:

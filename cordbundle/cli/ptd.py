@@ -165,6 +165,9 @@ def _of_other_sets(program: cb.PteFile, weights: Sequence[str]) -> Iterator[str]
             yield f"{name}: was written in one set with another program than {program.name}"
         elif mark.name != marked[first].name:
             yield f"{name}: was written in another set than {first}"
+    if len(marked) < min(len(weights), max((mark.count for mark in marked.values()), default=0)):
+        others = " and ".join(name for name in weights if name not in marked)
+        yield f"{others}: was not written in one set with {first}, of whose files some are missing"
 
 
 def _paths(cords: dict[str, cb.Cord], out: str, tag: str | None) -> dict[str, cb.Cord]:

@@ -1,6 +1,6 @@
 """What all opened files share: a Cord of their bytes, a header, segments, closing, checking.
 
-Rules of this file: of a schema it knows the class of the root table and that there is a segment
+Rules of this file: of a schema it knows the class of the root table and that this has a segment
 table, whose indices are checked here; it opens nothing, and closing forgets the bytes, so that the
 descriptor goes as soon as no view or Cord taken from the file needs it. What checks there are is
 said in segment_check.py and by the formats; here they are put in order.
@@ -8,11 +8,11 @@ said in segment_check.py and by the formats; here they are put in order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, islice
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from cordbundle.cord import Cord
 from cordbundle.errors import FormatError, TruncatedError
@@ -27,6 +27,7 @@ from cordbundle.headers import (
     parse_header,
 )
 from cordbundle.layout import MAX_ALIGNMENT
+from cordbundle.record_check import TensorRecord, scalar_type_of
 from cordbundle.scalar_types import ScalarType
 from cordbundle.segment_check import (
     HARMLESS,
@@ -36,13 +37,15 @@ from cordbundle.segment_check import (
     gaps,
     nbytes,
 )
+from cordbundle.tensor_view import TensorShape
 
 if TYPE_CHECKING:
     from cordbundle.progress import Progress
 
 __all__ = ["Artifact", "SegmentRange"]
 
-Self = TypeVar("Self", bound="Artifact")
+Self = TypeVar("Self", bound="Artifact[Any]")
+Root = TypeVar("Root", bound="RootRecord")
 
 
 _KEPT = frozenset({"_cord", "_head", "header", "kind", "name"})
@@ -66,7 +69,15 @@ class SegmentRecord(Protocol):
         """Number of bytes."""
 
 
-class Artifact:
+class RootRecord(Protocol):
+    """A root table, as every schema has it."""
+
+    @property
+    def segments(self) -> Sequence[SegmentRecord] | None:
+        """The segment table."""
+
+
+class Artifact(Generic[Root]):
     """An open file of one of ExecuTorch's formats; a context manager.
 
     Views and Cords taken from it stay valid after `close()`. It may be read by several threads.
@@ -80,8 +91,8 @@ class Artifact:
     KINDS: ClassVar[tuple[bytes, ...]] = ()
     """Identifiers of the files that the class reads."""
 
-    ROOT: ClassVar[type]
-    """The dataclass that describes the root table of their metadata."""
+    ROOT: type[Root]
+    """The dataclass that describes the root table of their metadata; one for each class of file."""
 
     def __init__(self, cord: Cord, name: str) -> None:
         """Read the header.
@@ -198,18 +209,54 @@ class Artifact:
         return self.metadata_end
 
     @cached_property
+    def root(self) -> Root:
+        """The root table of the metadata; each field is read when it is asked for.
+
+        Raises:
+            FormatError: The metadata is damaged.
+        """
+        return self.reader().root(self.ROOT)
+
+    def _walk_root(self) -> Root:
+        return self.walk().root(self.ROOT)
+
+    @cached_property
     def segment_ranges(self) -> tuple[SegmentRange, ...]:
         """Where the segments stand, in the order of the segment table.
 
         Raises:
             FormatError: The metadata is damaged.
         """
-        base = self.header.segment_base_offset if self.header else 0
-        return tuple(SegmentRange(base + one.offset, one.size) for one in self._segment_table())
+        return self._ranges(self._segment_table())
 
     def _segment_table(self) -> Iterable[SegmentRecord]:
         """Return the segment table as it stands in the metadata."""
-        raise NotImplementedError
+        return self._walk_root().segments or ()
+
+    def _ranges(self, table: Iterable[SegmentRecord]) -> tuple[SegmentRange, ...]:
+        """Return where the segments of a table stand."""
+        base = self.header.segment_base_offset if self.header else 0
+        return tuple(SegmentRange(base + one.offset, one.size) for one in table)
+
+    def segment_range(self, index: int, what: str) -> SegmentRange:
+        """Return where a segment that the metadata speaks of stands.
+
+        Args:
+            index: Its place in the segment table, not yet checked.
+            what: What it is the segment of, for errors.
+
+        Raises:
+            FormatError: There is no such segment.
+        """
+        ranges = self.segment_ranges
+        if not 0 <= index < len(ranges):
+            raise FormatError(
+                f"segment of {what} does not exist",
+                source=self.name,
+                expected=f"an index below {len(ranges)}",
+                actual=index,
+            )
+        return ranges[index]
 
     def segment(self, index: int, what: str) -> Cord:
         """Return a segment that the metadata speaks of, by reference.
@@ -222,15 +269,7 @@ class Artifact:
             FormatError: There is no such segment.
             TruncatedError: It passes the end of the file.
         """
-        ranges = self.segment_ranges
-        if not 0 <= index < len(ranges):
-            raise FormatError(
-                f"segment of {what} does not exist",
-                source=self.name,
-                expected=f"an index below {len(ranges)}",
-                actual=index,
-            )
-        place = ranges[index]
+        place = self.segment_range(index, what)
         return self.range_of(place.offset, place.size, what)
 
     def scalar_type(self, number: int, what: str) -> ScalarType:
@@ -239,15 +278,16 @@ class Artifact:
         Raises:
             FormatError: The schema has no such number.
         """
-        found = ScalarType.get(number)
-        if found is None:
-            raise FormatError(
-                f"{what} has an unknown scalar type",
-                source=self.name,
-                expected=f"one of {[kind.value for kind in ScalarType]}",
-                actual=number,
-            )
-        return found
+        return scalar_type_of(number, what, self.name)
+
+    def tensor_shape(self, record: TensorRecord, what: str) -> TensorShape:
+        """Return the shape that the metadata gives for `what`; what is missing has no dimension.
+
+        Raises:
+            FormatError: An unknown scalar type, or sizes and a dim order that are no shape.
+        """
+        kind = self.scalar_type(record.scalar_type, what)
+        return TensorShape.of(kind, record.sizes or (), record.dim_order, what, self.name)
 
     def verify(self, progress: Progress | None = None) -> list[Finding]:
         """Check everything that the format promises and return all that is wrong, by offset.

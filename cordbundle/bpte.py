@@ -19,7 +19,7 @@ from cordbundle.cord import Cord
 from cordbundle.errors import FormatError
 from cordbundle.flatbuffer import Finding, no_collection
 from cordbundle.suites import MethodTestCase, MethodTestSuite
-from cordbundle.tensor_view import TensorShape, TensorView
+from cordbundle.tensor_view import TensorView
 
 if TYPE_CHECKING:
     from cordbundle.progress import Progress
@@ -84,17 +84,15 @@ class BundleFile(BundleTables):
         )
 
     def _tensor(self, tensor: schema.Tensor, where: str) -> TensorView:
-        scalar_type = self.scalar_type(tensor.scalar_type, where)
+        shape = self.tensor_shape(tensor, where)
         data: object = tensor.data
         if tensor.data_segment:
             data = self.segment(tensor.data_segment - 1, where)
-        order = None if tensor.dim_order is None else tuple(tensor.dim_order)
-        sizes = tuple(tensor.sizes or ())
-        needed = TensorShape.of(scalar_type, sizes, order).nbytes
         cord = data if isinstance(data, Cord) else Cord()
-        if len(cord) > needed:  # writers may store more
-            cord = cord[:needed]
-        return TensorView(scalar_type, sizes, order, cord)
+        if len(cord) > shape.nbytes:  # writers may store more
+            cord = cord[: shape.nbytes]
+        shape.check_size(len(cord), where, self.name)
+        return TensorView.within(shape, cord, 0)
 
     def verify(self, progress: Progress | None = None) -> list[Finding]:
         """Check everything that the format promises and return all that is wrong, by offset.

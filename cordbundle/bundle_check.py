@@ -8,7 +8,7 @@ runtime follows without a look (`devtools/bundled_program/bundled_program.cpp`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -144,12 +144,7 @@ def _check_tensor(
         if vector is not None and file.form != "segmented" and vector.offset != place.offset:
             found = f"a vector at {vector.offset}"
             yield Finding(at, f"{name}: data field", f"segment at {place.offset}", found)
-    sizes, order = tensor.sizes, tensor.dim_order
-    nbytes, problem = shapes[
-        tensor.scalar_type,
-        None if sizes is None else tuple(sizes),
-        None if order is None else tuple(order),
-    ]
+    nbytes, problem = shapes.of(tensor)
     if problem is not None:
         yield Finding(at, f"{name}: {problem.what}", problem.expected, problem.actual)
     elif nbytes is not None and size < nbytes and (vector is not None or tensor.data_segment):
@@ -239,11 +234,11 @@ class _Contents:
             self._digested.append(_Digested(at, what, header.digest, look))
 
     def _plan_segments(self) -> Iterator[Finding]:
-        header, uses = self._file.header, self._file.uses()
-        end = self._file.metadata_end
-        for number, (place, stored) in enumerate(
-            zip(self._file.layout.placements, self._file.digests, strict=True)
-        ):
+        header, end = self._file.header, self._file.metadata_end
+        segments = zip(
+            self._file.layout.placements, self._file.uses, self._file.digests, strict=True
+        )
+        for number, (place, use, stored) in enumerate(segments):
             if not place.size:
                 continue  # an empty one stands nowhere
             stop = place.offset - (LENGTH_PREFIX_SIZE if place.length_prefix else 0)
@@ -253,7 +248,7 @@ class _Contents:
             if stored is not None:
                 look = DigestOf()
                 self._ranges.append(Range(place.offset, end, look))
-                what = _name(number, uses.get(number, []), place)
+                what = _name(number, use.names, place)
                 self._digested.append(_Digested(place.offset, what, stored, look))
         if header is not None:
             stop = header.segment_base_offset + (header.segment_data_size or 0)
@@ -282,7 +277,7 @@ def _too_much(start: int, where: str, size: int) -> Finding:
     return Finding(start, f"padding {where}", f"at most {_MAX_PADDING}", str(size))
 
 
-def _name(number: int, uses: list[str], place: Placement) -> str:
+def _name(number: int, uses: Sequence[str], place: Placement) -> str:
     """Return a segment's number, what it is for, and where it is."""
     more = f" and {len(uses) - _MAX_USES} more" if len(uses) > _MAX_USES else ""
     words = f" ({', '.join(uses[:_MAX_USES])}{more})" if uses else ""

@@ -140,14 +140,9 @@ def check_program_alignment(alignment: object) -> None:
     """Check what a bundle may align its program to.
 
     Raises:
-        LayoutError: No power of two from 16, in bytes.
+        LayoutError: No power of two from 16 to 1 MiB, in bytes.
     """
-    if check_alignment(alignment, "the program", power_of_two=True) < MIN_PROGRAM_ALIGNMENT:
-        raise LayoutError(
-            "alignment of the program is too small",
-            expected=f"a power of two from {MIN_PROGRAM_ALIGNMENT}",
-            actual=alignment,
-        )
+    check_alignment(alignment, "the program", power_of_two=True, least=MIN_PROGRAM_ALIGNMENT)
 
 
 class _Assembly:

@@ -51,21 +51,23 @@ def align_up(offset: int, alignment: int) -> int:
     return -(-offset // alignment) * alignment
 
 
-def check_alignment(alignment: object, name: str, *, power_of_two: bool = False) -> int:
-    """Return `alignment` if it is a positive number of bytes.
+def check_alignment(
+    alignment: object, name: str, *, power_of_two: bool = False, least: int = 1
+) -> int:
+    """Return `alignment` if it is a number of bytes that can be one.
 
     Raises:
-        LayoutError: It is no `int`, below 1, above `MAX_ALIGNMENT` or, where asked for, no power
-            of two; names `name`.
+        LayoutError: It is no `int`, below `least`, above `MAX_ALIGNMENT` or, where asked for, no
+            power of two; names `name`.
     """
     if isinstance(alignment, int) and not isinstance(alignment, bool):
         honoured = not power_of_two or alignment & (alignment - 1) == 0
-        if 1 <= alignment <= MAX_ALIGNMENT and honoured:
+        if least <= alignment <= MAX_ALIGNMENT and honoured:
             return alignment
     kind = "power of two" if power_of_two else "whole number of bytes"
     raise LayoutError(
         f"alignment of {name} cannot be honoured",
-        expected=f"a {kind} from 1 to {MAX_ALIGNMENT}",
+        expected=f"a {kind} from {least} to {MAX_ALIGNMENT}",
         actual=repr(alignment),
     )
 

@@ -145,21 +145,16 @@ class PlanCheck:
         yield Problem("no value", "one of the schema's kinds", "none")
 
     def _tensor(self, tensor: schema.Tensor) -> _Problems:
-        sizes, order = tensor.sizes, tensor.dim_order
-        nbytes, problem = self._shapes[
-            tensor.scalar_type,
-            None if sizes is None else tuple(sizes),
-            None if order is None else tuple(order),
-        ]
+        shape = self._shapes.of(tensor)
         if tensor.storage_offset:
             yield Problem("storage offset", "0", str(tensor.storage_offset))
         if not 0 <= tensor.shape_dynamism <= 2:
             yield Problem("unknown shape dynamism", "0, 1 or 2", str(tensor.shape_dynamism))
         is_static = tensor.shape_dynamism == schema.TensorShapeDynamism.STATIC
         # An upper bound may pass what can be addressed; the runtime asks again when it is set.
-        if problem is not None and (is_static or _is_single(problem)):
-            yield problem
-        yield from self._data(tensor, nbytes or 0)
+        if shape.problem is not None and (is_static or not shape.overflows):
+            yield shape.problem
+        yield from self._data(tensor, shape.nbytes or 0)
 
     def _data(self, tensor: schema.Tensor, nbytes: int) -> _Problems:
         planned, extra = tensor.allocation_info, tensor.extra_tensor_info
@@ -198,12 +193,8 @@ class PlanCheck:
         if value.items is None:
             yield Problem("items missing", "a vector", "none")
             return
-        bad = False
-        for bad_index in self._indices(value.items, "items", least):
-            bad = True
-            yield bad_index
-        if not bad:
-            yield from self._of_kinds(value.items, "items", kinds)
+        problems = list(self._indices(value.items, "items", least))
+        yield from problems or self._of_kinds(value.items, "items", kinds)
 
     def _of_kinds(self, indices: Iterable[int], what: str, kinds: tuple[type, ...]) -> _Problems:
         """Check that values, which exist, are of these kinds; only the first other one is told."""
@@ -306,11 +297,6 @@ class PlanCheck:
             yield from self._of_kinds([index], what, kinds)
         else:
             yield from self._indices([index], what)
-
-
-def _is_single(problem: Problem) -> bool:
-    """Return whether a problem is of one fact, and not of the product of sizes."""
-    return "overflow" not in problem.what
 
 
 _VALUES: dict[type, Callable[[PlanCheck, Any], _Problems]] = {

@@ -128,7 +128,7 @@ def _check_plans(
     for number, plan in enumerate(program.execution_plan or ()):
         if not plan.name or "\0" in plan.name:
             at, found = position_of(plans[number]), shown(plan.name)
-            yield Finding(at, "name of a method", "text without NUL", found)
+            yield Finding(at, "name of a method", "a name without NUL", found)
         elif plan.name in names:
             at = position_of(plans[number])
             yield Finding(at, "two methods have one name", "unique names", shown(plan.name))

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
 from functools import cached_property
-from typing import TypeAlias, cast
+from typing import cast
 
 from cordbundle import ptd_schema as schema
-from cordbundle.artifact import Artifact
+from cordbundle.artifact import Artifact, SegmentRange
 from cordbundle.cord import Cord
 from cordbundle.errors import FormatError, UnsupportedVersionError
 from cordbundle.flatbuffer import ROWS, Factory, Finding, decode, position_of, verify
 from cordbundle.flatbuffer.patch import has_unknown_fields
 from cordbundle.ptd_old_schema import OldFlatTensor
-from cordbundle.record_check import Shapes, check_keys, shown
+from cordbundle.record_check import Problem, ShapeFacts, Shapes, check_keys, shown
 from cordbundle.scalar_types import ScalarType
 from cordbundle.tensor_view import TensorShape, TensorView
 
@@ -27,21 +27,19 @@ MAX_VERSION = 0
 """Newest schema version that is read; the runtime's `kMaxSupportedSchemaVersion`."""
 
 
-_OLD_SCHEMA = "weights are of an older schema"
-_OLD_FACTS = {
-    "expected": "the schema of ExecuTorch 0.7 or later",
-    "actual": "that of before, which has the same identifier; export the weights again",
-}
+_OLD_SCHEMA = Problem(
+    "weights are of an older schema",
+    expected="the schema of ExecuTorch 0.7 or later",
+    actual="that of before, which has the same identifier",
+)
 
 _ROWS: dict[type, Factory] = dict.fromkeys(
     (schema.DataSegment, schema.NamedData, schema.TensorLayout), ROWS
 )
 """Tuples for what a file has thousands of."""
 
-_Layout: TypeAlias = tuple[int, tuple[int, ...] | None, tuple[int, ...] | None]
 
-
-class _Shapes(dict[_Layout, "TensorShape | None"]):
+class _Shapes(dict[ShapeFacts, "TensorShape | None"]):
     """The view's shape for each tensor layout that was met.
 
     None where it cannot be one; `PtdFile.__getitem__` says why, with the key.
@@ -50,16 +48,18 @@ class _Shapes(dict[_Layout, "TensorShape | None"]):
     def __init__(self) -> None:
         self._checked = Shapes()
 
-    def __missing__(self, layout: _Layout) -> TensorShape | None:
+    def __missing__(self, layout: ShapeFacts) -> TensorShape | None:
         number, sizes, dim_order = layout[0], layout[1] or (), layout[2]
         order = tuple(range(len(sizes))) if dim_order is None else dim_order
-        is_sound = self._checked[number, sizes, order].problem is None
-        shape = TensorShape.of(ScalarType(number), sizes, dim_order) if is_sound else None
+        nbytes = self._checked[number, sizes, order].nbytes
+        shape = None
+        if nbytes is not None:
+            shape = TensorShape(ScalarType(number), sizes, dim_order, nbytes)
         self[layout] = shape
         return shape
 
 
-class PtdFile(Artifact):
+class PtdFile(Artifact[schema.FlatTensor]):
     """An open weights file; made by `cordbundle.open`. A mapping of keys to blobs."""
 
     KINDS = (schema.FLAT_TENSOR_IDENTIFIER,)
@@ -97,15 +97,6 @@ class PtdFile(Artifact):
             )
 
     @cached_property
-    def root(self) -> schema.FlatTensor:
-        """The root table of the metadata; each field is read when it is asked for.
-
-        Raises:
-            FormatError: The metadata is damaged.
-        """
-        return self.reader().root(schema.FlatTensor)
-
-    @cached_property
     def has_old_schema(self) -> bool:
         """Whether the metadata is of the schema of before ExecuTorch 0.7, which is not read here.
 
@@ -117,21 +108,31 @@ class PtdFile(Artifact):
         return not verify(self.reader(), OldFlatTensor)
 
     @cached_property
-    def _known(self) -> schema.FlatTensor:
-        """The root table, of today's schema."""
+    def known_root(self) -> schema.FlatTensor:
+        """The root table, of today's schema.
+
+        Raises:
+            UnsupportedVersionError: It is of the schema of before ExecuTorch 0.7.
+        """
         if self.has_old_schema:
+            what, expected, actual = _OLD_SCHEMA
             raise UnsupportedVersionError(
-                _OLD_SCHEMA, source=self.name, offset=position_of(self.root), **_OLD_FACTS
+                what,
+                source=self.name,
+                offset=position_of(self.root),
+                expected=expected,
+                actual=actual,
+                cause="export the weights again",
             )
         return self.root
 
     def _flatbuffer_findings(self) -> list[Finding]:
         if self.has_old_schema:
-            return [Finding(position_of(self.root), _OLD_SCHEMA, *_OLD_FACTS.values())]
+            return [Finding(position_of(self.root), *_OLD_SCHEMA)]
         return super()._flatbuffer_findings()
 
     def _contents(self) -> Iterator[Finding]:
-        root, entries, count = self._known, self.records(), len(self.segment_ranges)
+        root, entries, count = self.known_root, self.records(), len(self.segment_ranges)
         for name in ("segments", "named_data"):
             if getattr(root, name) is None:
                 yield Finding(position_of(root), f"FlatTensor.{name} missing", "a vector", "none")
@@ -143,12 +144,7 @@ class PtdFile(Artifact):
             layout = entry.tensor_layout
             if layout is None:
                 continue
-            sizes, order = layout.sizes, layout.dim_order
-            nbytes, problem = shapes[
-                layout.scalar_type,
-                None if sizes is None else tuple(sizes),
-                None if order is None else tuple(order),
-            ]
+            nbytes, problem = shapes.of(layout)
             at, what = position_of(views[number].tensor_layout), f"key {shown(entry.key)}"
             if problem is not None:
                 yield Finding(at, f"{what}: {problem.what}", problem.expected, problem.actual)
@@ -159,10 +155,21 @@ class PtdFile(Artifact):
 
     @cached_property
     def _decoded(self) -> schema.FlatTensor:
-        return decode(self._known)
+        return decode(self.known_root)
 
     def _segment_table(self) -> Iterable[schema.DataSegment]:
         return self._decoded.segments or ()
+
+    @property
+    def stored_ranges(self) -> tuple[SegmentRange, ...]:
+        """The same as `segment_ranges`, also in the schema of before ExecuTorch 0.7.
+
+        Raises:
+            FormatError: The metadata is damaged.
+        """
+        if self.has_old_schema:
+            return self._ranges(decode(self.reader().root(OldFlatTensor)).segments or ())
+        return self.segment_ranges
 
     def records(self) -> Sequence[schema.NamedData]:
         """Return what the file says of each key, in file order; one that stands twice, twice."""
@@ -186,9 +193,9 @@ class PtdFile(Artifact):
 
     def _sound_blobs(self) -> dict[str, TensorView | Cord] | None:
         """Return all blobs, or None if there is anything wrong with one of them."""
-        root = decode(self._known, factories=_ROWS, scalars=tuple)
+        root = decode(self.known_root, factories=_ROWS, scalars=tuple)
         segments = cast("Sequence[tuple[int, int]]", root.segments or ())
-        rows = cast("Sequence[tuple[str | None, int, _Layout | None]]", root.named_data or ())
+        rows = cast("Sequence[tuple[str | None, int, ShapeFacts | None]]", root.named_data or ())
         base = self.header.segment_base_offset if self.header else 0
         whole, count, shapes = self.cord, len(segments), _Shapes()
         room = len(whole) - base
@@ -235,6 +242,6 @@ class PtdFile(Artifact):
         layout = entry.tensor_layout
         if layout is None:
             return data
-        scalar_type = self.scalar_type(layout.scalar_type, what)
-        order = None if layout.dim_order is None else tuple(layout.dim_order)
-        return TensorView(scalar_type, tuple(layout.sizes or ()), order, data)
+        shape = self.tensor_shape(layout, what)
+        shape.check_size(len(data), what, self.name)
+        return TensorView.within(shape, data, 0)

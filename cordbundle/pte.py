@@ -108,26 +108,11 @@ _SCALARS = {
 }
 
 
-class PteFile(Artifact):
+class PteFile(Artifact[schema.Program]):
     """An open program; made by `cordbundle.open`."""
 
     KINDS = (schema.PROGRAM_IDENTIFIER,)
     ROOT = schema.Program
-
-    @cached_property
-    def root(self) -> schema.Program:
-        """The root table of the metadata; each field is read when it is asked for.
-
-        Raises:
-            FormatError: The metadata is damaged.
-        """
-        return self.reader().root(schema.Program)
-
-    def _walk_root(self) -> schema.Program:
-        return self.walk().root(schema.Program)
-
-    def _segment_table(self) -> Iterable[schema.DataSegment]:
-        return self._walk_root().segments or ()
 
     def _contents(self) -> Iterator[Finding]:
         from cordbundle.program_check import check_program  # not needed to open a file
@@ -194,12 +179,7 @@ class PteFile(Artifact):
             order = tuple(range(len(sizes)) if value.dim_order is None else value.dim_order)
             problem = shape_problem(scalar_type, sizes, order)
             if problem is not None:
-                raise FormatError(
-                    f"a tensor of the {what}: {problem.what}",
-                    source=self.name,
-                    expected=problem.expected,
-                    actual=problem.actual,
-                )
+                raise problem.error(f"a tensor of the {what}", self.name)
             return TensorSpec(scalar_type, sizes, order, dynamism)
         for kind, (word, field) in _SCALARS.items():
             if isinstance(value, kind):

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from cordbundle.errors import FormatError, LayoutError
+from cordbundle.errors import LayoutError
+from cordbundle.record_check import Problem, nbytes_of
 from cordbundle.strided import contiguous_strides, is_dense
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["TensorShape", "TensorView"]
 
-_MAX_BYTES = 2**63 - 1
 _CPU = (1, 0)  # kDLCPU, device 0
 
 
@@ -53,16 +53,47 @@ class TensorShape:
 
     @classmethod
     def of(
-        cls, scalar_type: ScalarType, sizes: Sequence[int], dim_order: Sequence[int] | None
+        cls,
+        scalar_type: ScalarType,
+        sizes: Sequence[int],
+        dim_order: Sequence[int] | None,
+        where: str | None = None,
+        source: str | None = None,
     ) -> TensorShape:
         """Check that the facts fit each other; they may come from a hostile file.
+
+        Args:
+            scalar_type: Element type.
+            sizes: Elements per dimension.
+            dim_order: Dimensions from outermost to innermost in memory; row-major if None.
+            where: What the tensor is of, for errors.
+            source: The file that says so, for errors.
 
         Raises:
             FormatError: A negative size, a dim order that is no permutation, or too large sizes.
         """
         counts = tuple(sizes)
         order = None if dim_order is None else tuple(dim_order)
-        return cls(scalar_type, counts, order, _nbytes(scalar_type.itemsize, counts, order))
+        nbytes = nbytes_of(scalar_type.itemsize, counts, order)
+        if isinstance(nbytes, Problem):
+            raise nbytes.error(where, source)
+        return cls(scalar_type, counts, order, nbytes)
+
+    def check_size(self, size: int, where: str | None = None, source: str | None = None) -> None:
+        """Check that there are as many bytes as the elements take.
+
+        Args:
+            size: How many there are.
+            where: What the tensor is of, for errors.
+            source: The file that holds them, for errors.
+
+        Raises:
+            FormatError: There are more or fewer.
+        """
+        if size != self.nbytes:
+            sizes = _shorten(self.sizes)
+            what = f"tensor of {self.scalar_type.name} with sizes {sizes} has other bytes"
+            raise Problem(what, f"{self.nbytes} bytes", f"{size} bytes").error(where, source)
 
 
 class TensorView:
@@ -95,12 +126,7 @@ class TensorView:
         cord: Cord,
     ) -> None:
         shape = TensorShape.of(scalar_type, sizes, dim_order)
-        if shape.nbytes != len(cord):
-            raise FormatError(
-                f"tensor of {scalar_type.name} with sizes {_shorten(shape.sizes)} has other bytes",
-                expected=f"{shape.nbytes} bytes",
-                actual=f"{len(cord)} bytes",
-            )
+        shape.check_size(len(cord))
         self._shape = shape
         self._whole = cord
         self._offset = 0
@@ -289,29 +315,6 @@ class TensorView:
             f"TensorView({self.scalar_type.name}, sizes={self.sizes}, dim_order={self.dim_order},"
             f" nbytes={self.nbytes})"
         )
-
-
-def _nbytes(itemsize: int, sizes: tuple[int, ...], order: tuple[int, ...] | None) -> int:
-    """Return the bytes of a tensor whose sizes and dim order fit each other, or raise."""
-    for dim, size in enumerate(sizes):
-        if size < 0:
-            raise FormatError(f"size of dimension {dim} is negative", expected=">= 0", actual=size)
-    if order is not None and sorted(order) != list(range(len(sizes))):
-        raise FormatError(
-            "dim order is no permutation of the dimensions",
-            expected=f"each of 0 to {len(sizes) - 1} once" if sizes else "none",
-            actual=order,
-        )
-    needed = 0 if 0 in sizes else itemsize
-    for size in sizes:
-        needed *= size
-        if needed > _MAX_BYTES:
-            raise FormatError(
-                "sizes of the tensor overflow",
-                expected=f"at most {_MAX_BYTES} bytes",
-                actual=f"sizes {sizes}" if len(sizes) < 16 else f"{len(sizes)} sizes",
-            )
-    return needed
 
 
 def _shorten(sizes: tuple[int, ...]) -> str:

@@ -178,6 +178,15 @@ def test_an_alignment_that_is_no_power_of_two_from_16_is_refused(alignment: obje
         cb.bundle(program([]), [], alignment=alignment)  # type: ignore[arg-type]  # the point
 
 
+@pytest.mark.parametrize("alignment", [3, 8, 1 << 21])
+def test_a_refused_alignment_is_told_with_the_whole_range(alignment: int) -> None:
+    with pytest.raises(cb.LayoutError) as caught:
+        cb.bundle(program([]), [], alignment=alignment)
+
+    assert caught.value.expected == "a power of two from 16 to 1048576"
+    assert caught.value.actual == str(alignment)
+
+
 def test_an_unknown_form_is_refused() -> None:
     with pytest.raises(cb.LayoutError, match="unknown form: found zip, expected bp08"):
         cb.bundle(program([]), [], form="zip")  # type: ignore[arg-type]  # the point

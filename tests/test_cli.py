@@ -599,6 +599,22 @@ def test_verify_finds_a_sound_bundle_sound_and_says_what_it_covered(
     )
 
 
+def test_verify_walks_the_structure_of_a_sound_file_once(
+    call: Call, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walked: list[cb.PteFile] = []
+    real = cb.PteFile._flatbuffer_findings
+
+    def findings(file: cb.PteFile) -> list[cb.Finding]:
+        walked.append(file)
+        return real(file)
+
+    monkeypatch.setattr(cb.PteFile, "_flatbuffer_findings", findings)
+
+    assert call("verify", model).code == 0
+    assert len(walked) == 1
+
+
 def test_verify_finds_flipped_bytes_and_says_where(call: Call, model: Path, case: Path) -> None:
     bundle = bundled(call, model, case)
     content = bytearray(bundle.read_bytes())

@@ -29,7 +29,10 @@ from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSeria
 from executorch.extension.pybindings.portable_lib import _load_for_executorch_from_buffer
 
 import cordbundle.executorch as ours
+from cordbundle import ptd_schema
 from cordbundle.inputs import blob_cord
+from cordbundle.ptd_old_schema import OldFlatTensor, TensorMetadata
+from tests.attacks.surgery import put_u32, root, target_at, weights_with
 from tests.executorch_models import (
     CONFIGS,
     INPUTS,
@@ -371,6 +374,27 @@ def test_a_flat_tensor_file_without_bytes_has_executorchs(named: dict[str, DataE
         found = ours.FlatTensorSerializer().serialize(payload)
 
     assert bytes(found) == bytes(Original().serialize(payload))
+
+
+def test_weights_of_the_older_schema_are_refused_by_name() -> None:
+    tensors = [TensorMetadata("w", 6, [4], [0], 0, 0)]
+    old = weights_with(OldFlatTensor(0, 16, tensors, [ptd_schema.DataSegment(0, 16)]), bytes(16))
+
+    with pytest.raises(
+        cb.UnsupportedVersionError, match="<memory>: weights are of an older schema"
+    ):
+        ours.FlatTensorSerializer().deserialize(bytes(old))
+
+
+def test_weights_of_a_newer_version_are_refused_before_their_metadata_is_read() -> None:
+    data = weights_with(ptd_schema.FlatTensor(7, [], [ptd_schema.NamedData("k", 9)]))
+    entry = root(data).named_data[0]
+    put_u32(data, target_at(entry, "key"), 2**31)  # longer than the file
+
+    with pytest.raises(
+        NotImplementedError, match="newer schema version: found 7, expected at most"
+    ):
+        ours.FlatTensorSerializer().deserialize(bytes(data))
 
 
 @pytest.mark.parametrize("kind", [Original, ours.FlatTensorSerializer])

@@ -657,8 +657,8 @@ def test_a_view_in_pieces_is_joined_once() -> None:
     [
         ((5,), None, "found 24 bytes, expected 20 bytes"),
         ((0, 6), None, "found 24 bytes, expected 0 bytes"),
-        ((-6,), None, "size of dimension 0 is negative: found -6"),
-        ((-2, -3), None, "size of dimension 0 is negative"),
+        ((-6,), None, r"negative size: found \[-6\]"),
+        ((-2, -3), None, "negative size"),
         ((2**31, 2**31, 2**31), None, "overflow"),
         ((2**32, 2**32), None, "overflow"),
         ((2**31,) * 10_000, None, "overflow"),

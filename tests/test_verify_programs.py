@@ -153,7 +153,7 @@ def test_what_is_wrong_with_the_root_or_a_name_is_told_at_its_place() -> None:
         (
             position_of((view.execution_plan or ())[1]),
             "name of a method",
-            "text without NUL",
+            "a name without NUL",
             "''",
         ),
     ]

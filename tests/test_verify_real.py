@@ -25,7 +25,7 @@ OUTCOMES = {
             68,
             "weights are of an older schema",
             "the schema of ExecuTorch 0.7 or later",
-            "that of before, which has the same identifier; export the weights again",
+            "that of before, which has the same identifier",
         )
     ],
     "lstm.pte": SOUND,

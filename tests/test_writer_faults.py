@@ -797,6 +797,26 @@ def test_temporary_files_that_always_vanish_are_an_error_and_not_a_loop(
     assert intact(target)
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root makes files of other owners")
+@pytest.mark.parametrize(("can_give", "mode"), [(True, 0o4755), (False, 0o755)])
+def test_set_user_id_goes_over_to_a_new_file_with_the_owner_alone(
+    target: Path, monkeypatch: pytest.MonkeyPatch, can_give: bool, mode: int
+) -> None:
+    os.chown(target, 12345, 12345)
+    target.chmod(0o4755)
+
+    def fchown(_descriptor: int, _user: int, _group: int) -> None:
+        raise PermissionError(errno.EPERM, "not permitted")
+
+    if not can_give:
+        monkeypatch.setattr(os, "fchown", fchown)
+    write(Cord(b"new"), target)
+
+    status = target.stat()
+    assert stat.S_IMODE(status.st_mode) == mode
+    assert status.st_uid == (12345 if can_give else os.getuid())
+
+
 def test_a_filesystem_that_does_not_count_links_is_written_to(
     target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ import typer
 
 import cordbundle as cb
 from cordbundle.cli import output
-from cordbundle.cli.kinds import as_bundle
+from cordbundle.cli.kinds import AnyFile, as_bundle
 from cordbundle.cli.output import UsageError
 
 __all__ = ["extract"]
@@ -69,7 +69,7 @@ def _program(bundle: cb.BundleFile) -> cb.Cord:
     return program
 
 
-def _blob(file: cb.PteFile | cb.PtdFile | cb.BundleFile, key: str) -> cb.Cord:
+def _blob(file: AnyFile, key: str) -> cb.Cord:
     blobs = file if isinstance(file, cb.PtdFile) else file.named_data
     if key not in blobs:
         known = ", ".join(repr(name) for name in blobs)

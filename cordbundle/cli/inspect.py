@@ -18,6 +18,7 @@ from cordbundle.cli import output
 
 if TYPE_CHECKING:
     from cordbundle.artifact import SegmentRange
+    from cordbundle.cli.kinds import AnyFile
     from cordbundle.headers import ExtendedHeader
 
     Facts: TypeAlias = dict[str, Any]
@@ -38,7 +39,7 @@ def inspect(
         _show(facts)
 
 
-def _file(file: cb.PteFile | cb.PtdFile | cb.BundleFile) -> Facts:
+def _file(file: AnyFile) -> Facts:
     """Return all that is said of a file."""
     facts: Facts = {
         "file": file.name,

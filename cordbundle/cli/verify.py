@@ -14,6 +14,7 @@ import typer
 import cordbundle as cb
 from cordbundle.cli import output
 from cordbundle.cli.inspect import digests, show_digests
+from cordbundle.cli.kinds import AnyFile
 from cordbundle.flatbuffer.verify import MAX_FINDINGS
 
 __all__ = ["verify"]
@@ -37,25 +38,26 @@ def verify(
     return 1 if findings else 0
 
 
-def _outcome(file: cb.PteFile | cb.PtdFile | cb.BundleFile, count: int) -> str:
+def _outcome(file: AnyFile, count: int) -> str:
     """Return in words how many findings there are and what the check looked at."""
     if count >= MAX_FINDINGS:
         return f"{count} findings or more; the check stopped"
     found = "sound" if not count else f"{count} finding{'s' * (count > 1)}"
-    return f"{found} ({_coverage(file)})"
+    return f"{found} ({_coverage(file, is_sound=not count)})"
 
 
-def _nbytes_to_read(file: cb.PteFile | cb.PtdFile | cb.BundleFile) -> int:
+def _nbytes_to_read(file: AnyFile) -> int:
     """Return about how much the check reads; of files without digests only the metadata."""
     return len(file.cord) if isinstance(file, cb.BundleFile) else file.metadata_end
 
 
-def _coverage(file: cb.PteFile | cb.PtdFile | cb.BundleFile) -> str:
+def _coverage(file: AnyFile, *, is_sound: bool) -> str:
     """Return in words what the check looked at."""
-    try:
-        file.check_structure()
-    except cb.FormatError:
-        return "structure is damaged; what it leads to could not be checked"
+    if not is_sound:
+        try:
+            file.check_structure()
+        except cb.FormatError:
+            return "structure is damaged; what it leads to could not be checked"
     if not isinstance(file, cb.BundleFile):
         return "structure checked; the format holds no digests"
     held = digests(file)

@@ -130,15 +130,15 @@ def _payload(file: PtdFile) -> DataPayload:
 
 def _root(file: PtdFile) -> schema.FlatTensor:
     """Return the metadata with ExecuTorch's tensor layouts, if ExecuTorch knows its version."""
-    newest = original._FLAT_TENSOR_VERSION
-    root: schema.FlatTensor = decode(file.root, factories=_factories())
-    if root.version > newest:
+    newest, version = original._FLAT_TENSOR_VERSION, file.root.version
+    if version > newest:
         raise NewerFlatTensorError(
             "newer schema version",
             source=file.name,
             expected=f"at most {newest}",
-            actual=root.version,
+            actual=version,
         )
+    root: schema.FlatTensor = decode(file.known_root, factories=_factories())
     return root
 
 

@@ -78,10 +78,10 @@ class PteEditor:
                 entry = self._entries[piece.part]
                 entry.data, entry.alignment = piece.segment.data, piece.segment.alignment
                 entry.lead = piece.lead
-        self._named = [
-            Named(entry.key or "", self._segment_of(entry), number)
-            for number, entry in enumerate(root.named_data or ())
-        ]
+        self._named = list[Named]()
+        for number, one in enumerate(root.named_data or ()):
+            file.segment_range(one.segment_index, f"key {one.key!r}")  # raises if there is none
+            self._named.append(Named(one.key or "", one.segment_index, number))
         self._default = _common_alignment(self._entries)
         self._alignment = 1
         self._constants: dict[int, Cord] = {}
@@ -90,16 +90,6 @@ class PteEditor:
 
     def __reduce__(self) -> tuple[object, ...]:  # for copies too
         raise TypeError(f"changes of {self._source.name!r} are made in one place; finish() them")
-
-    def _segment_of(self, entry: schema.NamedData) -> int:
-        if entry.segment_index >= len(self._entries):
-            raise FormatError(
-                f"segment of key {entry.key!r} does not exist",
-                source=self._source.name,
-                expected=f"an index below {len(self._entries)}",
-                actual=entry.segment_index,
-            )
-        return entry.segment_index
 
     def replace_segment(self, index: int, data: object) -> None:
         """Replace the bytes of a segment, whoever uses it.
@@ -194,7 +184,7 @@ class PteEditor:
 
     @cached_property
     def _constant_sizes(self) -> dict[int, int]:
-        return constant_sizes(self._source.root)
+        return constant_sizes(self._source.root, self._source.name)
 
     def _check_room(self, index: int, needed: int, start: int, size: int) -> None:
         if start + needed > size:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from cordbundle import program as schema
 from cordbundle.errors import FormatError
+from cordbundle.record_check import scalar_type_of
 from cordbundle.tensor_view import TensorShape
-from cordbundle.tensors import ScalarType
 
 __all__ = ["InlineDelegate", "constant_sizes", "inline_delegates", "named_uses", "static_uses"]
 
@@ -57,10 +57,14 @@ def named_uses(root: schema.Program) -> dict[int, list[str]]:
     return uses
 
 
-def constant_sizes(root: schema.Program) -> dict[int, int]:
+def constant_sizes(root: schema.Program, source: str) -> dict[int, int]:
     """Return how many bytes tensors read of each constant that they refer to. O(values).
 
     A constant is what a tensor without planned memory refers to.
+
+    Args:
+        root: The root table of the program.
+        source: The file, for errors.
 
     Raises:
         FormatError: Such a tensor has no known scalar type, or sizes that are no shape.
@@ -73,13 +77,9 @@ def constant_sizes(root: schema.Program) -> dict[int, int]:
                 continue
             if tensor.allocation_info is not None:
                 continue
-            kind = ScalarType.get(tensor.scalar_type)
-            if kind is None:
-                raise FormatError(
-                    f"value {number} of method {plan.name!r} has an unknown scalar type",
-                    actual=tensor.scalar_type,
-                )
-            needed = TensorShape.of(kind, tensor.sizes or (), None).nbytes
+            where = f"value {number} of method {plan.name!r}"
+            kind = scalar_type_of(tensor.scalar_type, where, source)
+            needed = TensorShape.of(kind, tensor.sizes or (), None, where, source).nbytes
             index = tensor.data_buffer_idx
             sizes[index] = max(sizes.get(index, 0), needed)
     return sizes

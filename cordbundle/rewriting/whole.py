@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING
 
 from cordbundle.bpte import BundleFile
 from cordbundle.cord import Cord
-from cordbundle.flatbuffer import decode
 from cordbundle.layout import LENGTH_PREFIX_SIZE, Layout
 from cordbundle.ptd import PtdFile
-from cordbundle.ptd_old_schema import OldFlatTensor
 from cordbundle.pte import PteFile
 from cordbundle.rewriting.relayout import Part, split
 from cordbundle.writer import WriteReport, write
@@ -72,29 +70,16 @@ def rewrite(file: PteFile | PtdFile | BundleFile) -> Rewrite:
     """
     base = file.header.segment_base_offset if file.header else 0
     end = file.metadata_end
-    if isinstance(file, PtdFile):
-        parts = _ptd_parts(file)
-    elif isinstance(file, PteFile):
-        places = [(place.offset, place.size) for place in file.segment_ranges]
-        parts = [Part(f"segment {number}", *place) for number, place in enumerate(places)]
-    else:
+    if isinstance(file, BundleFile):
         parts = _bundle_parts(file)
         if file.header is None and parts and not file.segment_ranges:
             end = parts[0].offset - LENGTH_PREFIX_SIZE  # behind it the flatbuffer goes on
+    else:
+        ranges = file.stored_ranges if isinstance(file, PtdFile) else file.segment_ranges
+        parts = [Part(f"segment {n}", one.offset, one.size) for n, one in enumerate(ranges)]
     taken = split(file.cord, end, base, parts, file.name)
     layout = taken.layout
     return Rewrite(taken.head + layout.body(), layout, ())
-
-
-def _ptd_parts(file: PtdFile) -> list[Part]:
-    """Return the segments of weights, also of the schema of before ExecuTorch 0.7."""
-    if file.has_old_schema:
-        base = file.header.segment_base_offset if file.header else 0
-        table = decode(file.reader().root(OldFlatTensor)).segments or ()
-        places = [(base + segment.offset, segment.size) for segment in table]
-    else:
-        places = [(place.offset, place.size) for place in file.segment_ranges]
-    return [Part(f"segment {number}", *place) for number, place in enumerate(places)]
 
 
 def _bundle_parts(file: BundleFile) -> list[Part]:

@@ -25,4 +25,4 @@ def test_it_is_found_and_the_first_is_taken() -> None:
 @pytest.mark.parametrize("name", [None, "", "f\0g"])
 def test_a_name_that_is_none_is_found(name: str | None) -> None:
     data = metadata(schema.Program(execution_plan=[whole_plan(name=name)]))
-    assert found(data)[1:] == ("name of a method", "text without NUL", repr(name))
+    assert found(data)[1:] == ("name of a method", "a name without NUL", repr(name))

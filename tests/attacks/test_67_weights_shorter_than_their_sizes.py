@@ -15,6 +15,6 @@ def test_it_is_found_and_refused() -> None:
     layout = entries(data)[0].tensor_layout
     put_element(data, layout, "sizes", 0, 200)
     assert found(data) == (position_of(layout), "key 'aa': bytes of its segment", "2400", "24")
-    what = "tensor of FLOAT with sizes (200, 3) has other bytes"
+    what = "key 'aa': tensor of FLOAT with sizes (200, 3) has other bytes"
     for call in (lambda: cb.load_ptd(bytes(data)), lambda: read(data)["aa"]):
         assert refusal(call) == (cb.FormatError, what, None, "2400 bytes", "24 bytes")

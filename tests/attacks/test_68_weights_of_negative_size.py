@@ -16,5 +16,5 @@ def test_it_is_found_and_refused() -> None:
     put_element(data, layout, "sizes", 0, -2)
     put_element(data, layout, "sizes", 1, -3)
     assert found(data) == (position_of(layout), "key 'aa': negative size", "0 or more", "[-2, -3]")
-    expected = (cb.FormatError, "size of dimension 0 is negative", None, ">= 0", "-2")
+    expected = (cb.FormatError, "key 'aa': negative size", None, "0 or more", "[-2, -3]")
     assert refusal(lambda: cb.load_ptd(bytes(data))) == expected

@@ -16,6 +16,6 @@ def test_it_is_found_and_refused() -> None:
     put_element(data, view, "sizes", 0, 65)
     what = "forward/0/input 1: bytes"
     assert found(data) == (position_of(view), what, "at least 16640", "16384")
-    what = "tensor of FLOAT with sizes (65, 64) has other bytes"
+    what = "method 'forward', case 0, input 1: tensor of FLOAT with sizes (65, 64) has other bytes"
     expected = (cb.FormatError, what, None, "16640 bytes", "16384 bytes")
     assert refusal(lambda: read(data).suites) == expected

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from cordbundle import bpte_schema as schema
 from cordbundle.bpte_tables import SHOWN, BundleTables
-from cordbundle.bundle_check import check_bytes, check_header_digest, check_metadata
 from cordbundle.cord import Cord
 from cordbundle.errors import FormatError
 from cordbundle.flatbuffer import Finding, no_collection
@@ -112,8 +111,12 @@ class BundleFile(BundleTables):
         return super().verify(progress)
 
     def _contents(self) -> Iterator[Finding]:
+        from cordbundle.bundle_check import check_metadata  # not needed to open a file
+
         return check_metadata(self)
 
     def _bytes(self, is_structure_sound: bool, progress: Progress | None) -> Iterator[Finding]:
+        from cordbundle.bundle_check import check_bytes, check_header_digest
+
         check = check_bytes if is_structure_sound else check_header_digest
         return check(self, progress)

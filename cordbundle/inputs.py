@@ -22,7 +22,17 @@ if TYPE_CHECKING:
 
     from cordbundle.source import StrPath
 
-__all__ = ["blob_cord", "is_array", "program_cord", "source_cord", "source_name"]
+__all__ = ["CordHolder", "blob_cord", "is_array", "program_cord", "source_cord", "source_name"]
+
+
+class CordHolder:
+    """A Cord in the guise of another library's class.
+
+    Attributes:
+        cord: The Cord.
+    """
+
+    cord: Cord
 
 
 def source_cord(source: StrPath | Buffer | Cord) -> Cord:
@@ -88,9 +98,12 @@ def blob_cord(blob: object) -> Cord:
     return describe(blob).cord if cord is None else cord  # type: ignore[arg-type]  # as above
 
 
+_NO_ARRAYS = (Cord, CordHolder, str, os.PathLike, bytes, bytearray, memoryview, mmap.mmap)
+
+
 def is_array(blob: object) -> bool:
     """Tell whether a blob has a scalar type and sizes, and is not merely bytes."""
-    if isinstance(blob, Cord | str | os.PathLike | bytes | bytearray | memoryview | mmap.mmap):
+    if isinstance(blob, _NO_ARRAYS):
         return False
     return not _is_file_backed(blob) and _pieces(blob) is None
 
@@ -99,6 +112,8 @@ def _executorch_cord(data: object) -> Cord | None:
     """Return ExecuTorch's `FileBackedData`, or its Cord, a list of `bytes` and these, as ours."""
     if isinstance(data, Cord):
         return data
+    if isinstance(data, CordHolder):
+        return data.cord
     if _is_file_backed(data):
         return _file_cord(data)
     pieces = _pieces(data)
@@ -106,7 +121,8 @@ def _executorch_cord(data: object) -> Cord | None:
         return None
     cord = Cord()
     for piece in pieces:
-        cord.append(_file_cord(piece) if _is_file_backed(piece) else piece)  # type: ignore[arg-type]  # as above
+        held = None if isinstance(piece, bytes) else _executorch_cord(piece)
+        cord.append(piece if held is None else held)  # type: ignore[arg-type]  # as above
     return cord
 
 

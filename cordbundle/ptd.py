@@ -16,7 +16,6 @@ from cordbundle.cord import Cord
 from cordbundle.errors import FormatError, UnsupportedVersionError
 from cordbundle.flatbuffer import ROWS, Factory, Finding, decode, position_of, verify
 from cordbundle.flatbuffer.patch import has_unknown_fields
-from cordbundle.ptd_old_schema import OldFlatTensor
 from cordbundle.record_check import Problem, ShapeFacts, Shapes, check_keys, shown
 from cordbundle.scalar_types import ScalarType
 from cordbundle.tensor_view import TensorShape, TensorView
@@ -105,6 +104,8 @@ class PtdFile(Artifact[schema.FlatTensor]):
         """
         if not has_unknown_fields(self.root) or not verify(self.reader(), self.ROOT):
             return False
+        from cordbundle.ptd_old_schema import OldFlatTensor  # few files are of that age
+
         return not verify(self.reader(), OldFlatTensor)
 
     @cached_property
@@ -168,6 +169,8 @@ class PtdFile(Artifact[schema.FlatTensor]):
             FormatError: The metadata is damaged.
         """
         if self.has_old_schema:
+            from cordbundle.ptd_old_schema import OldFlatTensor
+
             return self._ranges(decode(self.reader().root(OldFlatTensor)).segments or ())
         return self.segment_ranges
 

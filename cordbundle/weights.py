@@ -20,8 +20,6 @@ from cordbundle.named_data import DataEntry, NamedDataStore, TensorLayout, check
 from cordbundle.ptd import PtdFile
 from cordbundle.ptd_schema import FLAT_TENSOR_IDENTIFIER
 from cordbundle.ptd_writer import SEGMENT_ALIGNMENT, assemble_ptd
-from cordbundle.safetensors import read_safetensors
-from cordbundle.safetensors_index import read_safetensors_index
 from cordbundle.tensors import TensorView, describe
 
 if TYPE_CHECKING:
@@ -160,6 +158,9 @@ def safetensors_weights(path: StrPath) -> list[Weight]:
     Raises:
         As `read_weights`.
     """
+    from cordbundle.safetensors import read_safetensors  # loads json
+    from cordbundle.safetensors_index import read_safetensors_index
+
     name = os.fsdecode(path)
     if name.lower().endswith(_INDEX_SUFFIX):
         shards = read_safetensors_index(path)

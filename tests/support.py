@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from pathlib import Path
 
@@ -24,6 +25,16 @@ def bytes_read() -> int:
     return int(counters.read_text().split("rchar: ")[1].split()[0])
 
 
+def peak(call: Callable[[], object]) -> int:
+    """Return how many bytes of memory a call holds at most."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
 def floats(sizes: Sequence[int], start: float = 0.0) -> memoryview[float]:
     """Return a float32 tensor whose elements count up from `start`."""
     data = array("f", [start + i for i in range(prod(sizes))])
@@ -40,13 +51,15 @@ def tensor(
     scalar_type: cb.ScalarType = cb.ScalarType.FLOAT,
     dim_order: Sequence[int] | None = None,
     dynamism: int = STATIC,
+    **more: object,
 ) -> schema.Tensor:
-    """Return the record of a tensor that a method takes or gives."""
+    """Return the record of a tensor, with what else is to be said of it."""
     return schema.Tensor(
         scalar_type=int(scalar_type),
         sizes=list(sizes),
         dim_order=list(range(len(sizes)) if dim_order is None else dim_order),
         shape_dynamism=dynamism,
+        **more,  # type: ignore[arg-type]  # by name
     )
 
 

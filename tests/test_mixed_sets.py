@@ -9,7 +9,6 @@ import signal
 import struct
 import subprocess
 import sys
-import tracemalloc
 from array import array
 from importlib.util import find_spec
 from pathlib import Path
@@ -394,14 +393,9 @@ def test_a_large_payload_is_not_held_in_memory(tmp_path: Path) -> None:
     del record
     with cb.open(tmp_path / "m.pte") as file:
         assert isinstance(file, cb.PteFile)
-        tracemalloc.start()
-        try:
-            check_weights(file, [])
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
+        used = support.peak(lambda: check_weights(file, []))
 
-    assert peak < size // 4
+    assert used < size // 4
 
 
 @pytest.mark.executorch

@@ -36,16 +36,13 @@ from tests.attacks.surgery import (
 from tests.attacks.surgery import (
     plan as plan_of,
 )
+from tests.support import tensor
 
 
 def of_value(item: schema.KernelTypes, **changes: object) -> list[tuple[int, str, str, str]]:
     """Verify a method of one value of this kind and an int."""
     values = [schema.EValue(item), schema.EValue(schema.Int(1))]
     return findings(metadata(schema.Program(execution_plan=[whole_plan(values=values, **changes)])))
-
-
-def tensor(sizes: list[int], **more: object) -> schema.Tensor:
-    return schema.Tensor(6, 0, sizes, list(range(len(sizes))), **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -55,8 +52,8 @@ def tensor(sizes: list[int], **more: object) -> schema.Tensor:
         tensor([0, 2**31 - 1, 2**31 - 1, 2**31 - 1]),
         tensor([1] * 16),
         tensor([2**31 - 1, 2**30]),
-        tensor([2**31 - 1] * 3, shape_dynamism=1),
-        tensor([2**31 - 1] * 3, shape_dynamism=2),
+        tensor([2**31 - 1] * 3, dynamism=1),
+        tensor([2**31 - 1] * 3, dynamism=2),
         tensor([4], data_buffer_idx=7, extra_tensor_info=schema.ExtraTensorInfo(0, "w", 1)),
         tensor([16], allocation_info=schema.AllocationDetails(1, 0, 0)),
         tensor([1], allocation_info=schema.AllocationDetails(1, 60, 0)),
@@ -81,9 +78,9 @@ def test_a_value_that_is_allowed_has_no_finding(item: schema.KernelTypes) -> Non
         (tensor([2**31 - 1] * 3), "sizes of the tensor overflow"),
         (tensor([2**30, 2**30, 2]), "sizes of the tensor overflow"),
         (tensor([1] * 17), "too many dimensions"),
-        (tensor([-1, 0], shape_dynamism=1), "negative size"),
-        (tensor([1], shape_dynamism=3), "unknown shape dynamism"),
-        (tensor([1], shape_dynamism=-1), "unknown shape dynamism"),
+        (tensor([-1, 0], dynamism=1), "negative size"),
+        (tensor([1], dynamism=3), "unknown shape dynamism"),
+        (tensor([1], dynamism=-1), "unknown shape dynamism"),
         (
             tensor([1], extra_tensor_info=schema.ExtraTensorInfo(0, "w", 2)),
             "unknown location of data",

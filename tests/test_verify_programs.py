@@ -6,15 +6,8 @@ import pytest
 
 from cordbundle import program as schema
 from cordbundle.flatbuffer import position_of
-from tests.attacks.surgery import (
-    findings,
-    metadata,
-    peak,
-    read,
-    root,
-    whole_plan,
-    with_segments,
-)
+from tests.attacks.surgery import findings, metadata, read, root, whole_plan, with_segments
+from tests.support import peak, tensor
 
 PLACE = schema.BackendDelegateDataReference
 
@@ -24,11 +17,6 @@ def said(plan: schema.ExecutionPlan, **more: object) -> list[str]:
     record = schema.Program(execution_plan=[plan], **more)  # type: ignore[arg-type]  # by name
     data = with_segments(record, b"data") if more.get("segments") else metadata(record)
     return [f"{what}: found {found}, expected {room}" for _, what, room, found in findings(data)]
-
-
-def tensor(sizes: list[int], **more: object) -> schema.Tensor:
-    order = list(range(len(sizes)))
-    return schema.Tensor(6, 0, sizes, order, **more)  # type: ignore[arg-type]  # by name
 
 
 def holding(*values: schema.KernelTypes, **more: object) -> schema.ExecutionPlan:
@@ -68,7 +56,7 @@ NO_BUFFERS = "planned buffer does not exist: found 1, expected none, there are n
     ("value", "buffers", "text"),
     [
         (
-            tensor([1], shape_dynamism=7),
+            tensor([1], dynamism=7),
             [0],
             "unknown shape dynamism: found 7, expected 0, 1 or 2",
         ),

@@ -1,9 +1,12 @@
-"""The frame of a file: header, size and segment table, each number at its edge."""
+"""The frame of a file: header, size and segment table, each number at its edge, word for word."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
+from cordbundle.flatbuffer import Finding
 from cordbundle.headers import FLAT_TENSOR_HEADER, PROGRAM_HEADER, ExtendedHeader
 from cordbundle.segment_check import SegmentRange, check_header, check_segments
 
@@ -15,21 +18,25 @@ def header(base: int = 128, size: int | None = 64, length: int = 32) -> Extended
     return ExtendedHeader(0, 100, base, size, length=length)
 
 
+HEADER = header()
+
+
 def of_header(
     one: ExtendedHeader | None, size: int = 192, head: bytes = HEAD
 ) -> list[tuple[int, str, str, str]]:
-    return [
-        (said.offset, said.what, said.expected, said.actual)
-        for said in check_header(one, PROGRAM_HEADER, head, size)
-    ]
+    return words(check_header(one, PROGRAM_HEADER, head, size))
 
 
 def of_segments(
-    *places: tuple[int, int], one: ExtendedHeader | None = None, size: int = 192
-) -> list[tuple[int, str]]:
+    *places: tuple[int, int], one: ExtendedHeader | None = HEADER, size: int = 192
+) -> list[tuple[int, str, str, str]]:
     ranges = [SegmentRange(*place) for place in places]
-    findings = check_segments(ranges, one or header(), PROGRAM_HEADER, HEAD, size)
-    return [(said.offset, said.what) for said in findings]
+    return words(check_segments(ranges, one, PROGRAM_HEADER, HEAD, size))
+
+
+def words(findings: Iterable[Finding]) -> list[tuple[int, str, str, str]]:
+    """Return all that findings say: offset, what, expected, found."""
+    return [(one.offset, one.what, one.expected, one.actual) for one in findings]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +86,7 @@ def test_what_looks_like_a_header_and_is_none_is_found(magic: bytes) -> None:
     assert of_header(None, head=head) == [(8, "unknown extended header", "b'eh00'", repr(magic))]
 
 
-@pytest.mark.parametrize("magic", [b"\x0c\0\x10\0", b"\x08\0\x0c\0", b"eh0\0", b"e\x0000"])
+@pytest.mark.parametrize("magic", [b"\x0c\0\x10\0", b"\x08\0\x0c\0", b"eh0\0", b"e\x0000", b"eha1"])
 def test_what_a_flatbuffer_may_begin_with_is_no_header(magic: bytes) -> None:
     assert of_header(None, head=HEAD[:8] + magic + HEAD[12:]) == []
 
@@ -107,50 +114,70 @@ def test_sound_segments_have_no_finding(places: tuple[tuple[int, int], ...]) -> 
 
 
 @pytest.mark.parametrize(
-    ("places", "expected"),
+    ("place", "end", "missing"),
     [
-        (((128, 65),), (128, "segment 0 ends after the file")),
-        (((2**64, 1),), (2**64, "segment 0 ends after the file")),
-        (((99, 1),), (99, "segment 0 begins inside the metadata")),
-        (((128, 10), (137, 5)), (137, "segment 1 begins inside segment 0")),
-        (((128, 10), (128, 10)), (128, "segment 1 begins inside segment 0")),
-        (((150, 10), (140, 11)), (140, "segment 1 begins inside segment 0")),
-        (((150, 10), (140, 10)), (140, "segment 1 stands before segment 0")),
-        (((128, 40), (130, 2), (150, 2)), (130, "segment 1 begins inside segment 0")),
-        (((100, 10), (100, 5)), (100, "segment 1 begins inside segment 0")),
+        ((128, 65), 193, "1 byte"),
+        ((128, 100), 228, "36 bytes"),
+        ((1000, 8), 1008, "8 bytes"),
+        ((2**64, 1), 2**64 + 1, "1 byte"),
     ],
 )
-def test_a_segment_at_the_wrong_place_is_found(
-    places: tuple[tuple[int, int], ...], expected: tuple[int, str]
+def test_a_segment_after_the_file_is_told_with_the_bytes_that_are_missing(
+    place: tuple[int, int], end: int, missing: str
 ) -> None:
-    assert of_segments(*places)[0] == expected
-
-
-def test_every_segment_is_looked_at() -> None:
-    assert of_segments((128, 40), (130, 2), (150, 2)) == [
-        (130, "segment 1 begins inside segment 0"),
-        (150, "segment 2 begins inside segment 0"),
+    assert of_segments(place) == [
+        (
+            place[0],
+            "segment 0 ends after the file",
+            "an end at or before 192",
+            f"an end at {end}, {missing} missing",
+        )
     ]
 
 
-def test_the_missing_bytes_of_a_segment_are_named() -> None:
-    ranges = [SegmentRange(128, 100), SegmentRange(400, 7)]
-    said = [one.actual for one in check_segments(ranges, header(), PROGRAM_HEADER, HEAD, 192)]
+@pytest.mark.parametrize(
+    ("places", "what", "least"),
+    [
+        (((99, 1),), "segment 0 begins inside the metadata", 100),
+        (((128, 32), (50, 8)), "segment 1 begins inside the metadata", 160),
+        (((128, 10), (137, 5)), "segment 1 begins inside segment 0", 138),
+        (((128, 10), (128, 10)), "segment 1 begins inside segment 0", 138),
+        (((150, 10), (140, 11)), "segment 1 begins inside segment 0", 160),
+        (((150, 10), (140, 10)), "segment 1 stands before segment 0", 160),
+        (((100, 10), (100, 5)), "segment 1 begins inside segment 0", 110),
+    ],
+)
+def test_a_segment_that_begins_too_early_is_told_by_what_it_is_in(
+    places: tuple[tuple[int, int], ...], what: str, least: int
+) -> None:
+    begin = places[-1][0]
 
-    assert said == ["an end at 228, 36 bytes missing", "an end at 407, 7 bytes missing"]
+    assert of_segments(*places) == [(begin, what, f"a begin at or after {least}", str(begin))]
+
+
+@pytest.mark.parametrize("size", [2, 38])  # well inside the first, and up to its end
+def test_every_segment_is_held_against_the_one_that_reaches_furthest(size: int) -> None:
+    assert of_segments((128, 40), (130, size), (150, 2)) == [
+        (130, "segment 1 begins inside segment 0", "a begin at or after 168", "130"),
+        (150, "segment 2 begins inside segment 0", "a begin at or after 168", "150"),
+    ]
 
 
 def test_the_segment_data_bounds_segments_where_the_header_gives_it() -> None:
-    assert of_segments((128, 65), size=300) == [(128, "segment 0 ends after the segment data")]
+    what = "segment 0 ends after the segment data"
+
+    assert of_segments((128, 65), size=300) == [
+        (128, what, "an end at or before 192", "an end at 193")
+    ]
     assert of_segments((128, 65), one=header(size=None), size=193) == []
     assert of_segments((128, 1), one=header(size=0), size=129) == [
-        (128, "segment 0 ends after the segment data")
+        (128, what, "an end at or before 128", "an end at 129")
     ]
 
 
 def test_bytes_after_the_last_segment_are_found_where_no_header_gives_the_end() -> None:
-    assert of_segments((128, 64), one=header(size=None), size=193) == [
-        (192, "bytes after the last segment")
+    assert of_segments((128, 60), one=header(size=None)) == [
+        (188, "bytes after the last segment", "none", "4")
     ]
 
 
@@ -158,14 +185,18 @@ def test_a_base_of_zero_is_found_where_there_are_segments_alone() -> None:
     none = header(base=0, size=0)
 
     assert of_segments((0, 0), one=none, size=100) == []
-    assert (24, "segment base is 0 although there are segments") in of_segments(
-        (100, 4), one=none, size=104
+    assert of_segments((100, 4), one=none, size=104)[0] == (
+        24,
+        "segment base is 0 although there are segments",
+        "1 or more",
+        "0",
     )
 
 
 def test_segments_without_a_header_have_no_place() -> None:
-    ranges = [SegmentRange(0, 0), SegmentRange(128, 64)]
-    (finding,) = check_segments(ranges, None, PROGRAM_HEADER, HEAD, 192)
+    what = "segments without an extended header to say where they begin"
 
-    assert (finding.offset, finding.expected) == (8, "b'eh00'")
-    assert list(check_segments(ranges[:1], None, PROGRAM_HEADER, HEAD, 192)) == []
+    assert of_segments((0, 0), (128, 64), one=None) == [
+        (8, what, "b'eh00'", r"b'\x00\x00\x00\x00'")
+    ]
+    assert of_segments((0, 0), one=None) == []

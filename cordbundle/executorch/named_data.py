@@ -18,6 +18,7 @@ from executorch.exir.tensor_layout import TensorLayout
 from cordbundle import named_data
 from cordbundle.cord import Cord
 from cordbundle.errors import LayoutError
+from cordbundle.executorch.blobs import CordBackedData
 from cordbundle.scalar_types import ScalarType
 
 __all__ = ["NamedDataStore"]
@@ -26,8 +27,9 @@ __all__ = ["NamedDataStore"]
 class NamedDataStore(named_data.NamedDataStore):
     """Collect blobs under unique keys; see `cordbundle.named_data.NamedDataStore`.
 
-    Unlike ExecuTorch's it holds tensors by reference, and refuses a key that is added again with
-    another tensor layout or external tag.
+    Unlike ExecuTorch's it holds tensors by reference, in its output too, where they are
+    `CordBackedData`; and refuses a key that is added again with another tensor layout or external
+    tag.
     """
 
     def _tensor(self, array: object, source: str) -> tuple[Cord, Any]:
@@ -60,4 +62,6 @@ class NamedDataStore(named_data.NamedDataStore):
         return DataEntry(index, alignment, layout)
 
     def _output(self, buffers: list[object]) -> Any:
+        if any(isinstance(blob, Cord) for blob in buffers):
+            buffers = [CordBackedData(b) if isinstance(b, Cord) else b for b in buffers]
         return NamedDataStoreOutput(buffers, self.pte_data, self.external_data)

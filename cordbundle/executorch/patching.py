@@ -2,7 +2,7 @@
 
 Rules of this file: ExecuTorch's modules bind these names by value, and so do others, so every
 loaded module is swept, on the way in and on the way out; it is one switch for the whole process,
-counted, behind a lock; the originals are remembered once and never wrapped.
+counted, behind a lock; the originals are remembered once, and wrapped only where JSON is made.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import threading
 from collections.abc import Iterator
 from functools import cache
 from types import CodeType, ModuleType
+from typing import Any
 from weakref import WeakSet
 
-from cordbundle.executorch import bundled, flat_tensor, named_data, programs
+from cordbundle.executorch import blobs, bundled, flat_tensor, named_data, programs
 
 __all__ = ["install", "patched", "uninstall"]
 
@@ -48,12 +49,23 @@ def _replacements() -> dict[str, tuple[object, object]]:
     }
 
 
-def _methods() -> Iterator[tuple[type, str, object]]:
-    """Yield (class, name, ours) of the methods that make file names of external tags."""
+@cache
+def _methods() -> tuple[tuple[type, str, object], ...]:
+    """Return (class, name, ours) of methods: of making file names of external tags, and JSON."""
     from executorch.exir.program._program import ExecutorchProgram, ExecutorchProgramManager
+    from executorch.exir.serde.export_serialize import EnumEncoder
 
-    for owner in (ExecutorchProgram, ExecutorchProgramManager):
-        yield owner, "write_tensor_data_to_file", programs.write_tensor_data_to_file
+    original = EnumEncoder.default
+
+    def default(self: Any, obj: Any) -> Any:
+        """Encode a value; a blob by reference as the `bytes` that it is in ExecuTorch."""
+        return original(self, bytes(obj) if isinstance(obj, blobs.CordBackedData) else obj)
+
+    return (
+        (ExecutorchProgram, "write_tensor_data_to_file", programs.write_tensor_data_to_file),
+        (ExecutorchProgramManager, "write_tensor_data_to_file", programs.write_tensor_data_to_file),
+        (EnumEncoder, "default", default),
+    )
 
 
 class _Patch:

@@ -19,6 +19,7 @@ from executorch.exir.tensor_layout import TensorLayout
 from cordbundle import program as schema
 from cordbundle.cord import Cord
 from cordbundle.errors import DuplicateKeyError, FormatError
+from cordbundle.executorch.blobs import CordBackedData
 from cordbundle.executorch.flat_tensor import FlatTensorSerializer
 from cordbundle.executorch.named_data import NamedDataStore
 from cordbundle.executorch.records import factories
@@ -129,10 +130,10 @@ def _external_layouts(program: Any) -> dict[str, TensorLayout]:
 
 
 def _plain_buffers(buffers: Sequence[Any], serializer: DataSerializer) -> Sequence[Any]:
-    """Return blobs as the serializer knows them: only this package's takes its Cords."""
+    """Return blobs as ExecuTorch would have them: only this package's takes Cords by reference."""
     if isinstance(serializer, FlatTensorSerializer):
         return buffers
-    return [bytes(blob) if isinstance(blob, Cord) else blob for blob in buffers]
+    return [bytes(blob) if isinstance(blob, Cord | CordBackedData) else blob for blob in buffers]
 
 
 def serialize_pte_binary(

@@ -7,7 +7,6 @@ description of the schema, never by a number.
 from __future__ import annotations
 
 import struct
-import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -41,7 +40,6 @@ __all__ = [
     "large_input",
     "metadata",
     "methods",
-    "peak",
     "plan",
     "point_to_first",
     "program",
@@ -234,16 +232,6 @@ def refusal(call: Callable[[], object]) -> tuple[type, str, int | None, str, str
         call()
     error = caught.value
     return type(error), error.what, error.offset, str(error.expected), str(error.actual)
-
-
-def peak(call: Callable[[], object]) -> int:
-    """Return how many bytes of memory a call holds at most."""
-    tracemalloc.start()
-    try:
-        call()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 # Finding a place --------------------------------------------------------------------------------

@@ -10,13 +10,13 @@ from tests.attacks.surgery import (
     findings,
     found,
     methods,
-    peak,
     program,
     put_u32,
     refusal,
     root,
     target_at,
 )
+from tests.support import peak
 
 
 def test_it_is_found_and_refused_without_memory() -> None:

@@ -11,13 +11,13 @@ from tests.attacks.surgery import (
     found,
     metadata,
     methods,
-    peak,
     plan,
     point_to_first,
     read,
     refusal,
     root,
 )
+from tests.support import peak
 
 
 def test_it_is_found_and_refused_not_walked() -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from cordbundle import program as schema
 from cordbundle.flatbuffer.verify import MAX_FINDINGS
-from tests.attacks.surgery import findings, metadata, methods, peak
+from tests.attacks.surgery import findings, metadata, methods
+from tests.support import peak
 
 
 def test_memory_goes_with_the_file() -> None:

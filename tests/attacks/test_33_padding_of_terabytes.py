@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import cordbundle as cb
 from cordbundle.cord import Fill
-from tests.attacks.surgery import findings, peak, program, put_header, read
+from tests.attacks.surgery import findings, program, put_header, read
+from tests.support import peak
 
 
 def test_it_is_read_in_little_memory() -> None:

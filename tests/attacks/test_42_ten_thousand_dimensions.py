@@ -6,14 +6,16 @@ Stopped by: more than 16 are refused, as by the runtime, before anything is mult
 from __future__ import annotations
 
 import cordbundle as cb
-from cordbundle import program as schema
 from cordbundle.flatbuffer import position_of
-from tests.attacks.surgery import findings, found, methods, peak, program, refusal, value
+from tests.attacks.surgery import findings, found, methods, program, refusal, value
+from tests.support import peak, tensor
 
 
 def test_it_is_found_and_refused_in_little_memory() -> None:
     sizes = [2**31 - 1] * 10_000
-    data = program(lambda plan: setattr((plan.values or ())[0], "val", tensor(sizes)))
+    data = program(
+        lambda plan: setattr((plan.values or ())[0], "val", tensor(sizes, dim_order=[0] * 10_000))
+    )
     what = "value 0 of method 'forward': too many dimensions"
     assert found(data) == (position_of(value(data, 0)), what, "at most 16", "10000")
     assert refusal(lambda: methods(data)) == (
@@ -24,7 +26,3 @@ def test_it_is_found_and_refused_in_little_memory() -> None:
         "10000",
     )
     assert peak(lambda: findings(data)) < 1 << 21
-
-
-def tensor(sizes: list[int]) -> schema.Tensor:
-    return schema.Tensor(6, 0, sizes, [0] * len(sizes))

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import cordbundle as cb
 from cordbundle import ptd_schema
-from tests.attacks.surgery import findings, found, peak, point_to_first, refusal, root, weights_with
+from tests.attacks.surgery import findings, found, point_to_first, refusal, root, weights_with
+from tests.support import peak
 
 
 def test_it_is_found_and_refused_not_walked() -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import cordbundle as cb
 from cordbundle import bpte_schema
-from tests.attacks.surgery import findings, metadata, peak, point_to_first, read, refusal, root
+from tests.attacks.surgery import findings, metadata, point_to_first, read, refusal, root
+from tests.support import peak
 
 
 def test_it_is_found_and_refused_not_walked() -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import cordbundle as cb
 from cordbundle.cord import Fill
-from tests.attacks.surgery import bundle, found, peak, program, put_header, read
+from tests.attacks.surgery import bundle, found, program, put_header, read
+from tests.support import peak
 
 
 def test_it_is_found_and_not_read() -> None:

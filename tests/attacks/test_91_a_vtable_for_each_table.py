@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 import cordbundle as cb
-from tests.attacks.surgery import peak
+from tests.support import peak
 
 COUNT = 60_000
 WORD = 0x40004  # a vtable without fields, and where it stands, as seen from its table

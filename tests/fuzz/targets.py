@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import tempfile
-import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
@@ -33,7 +32,7 @@ from cordbundle.weights import ptd_weights, serialize_weights, unique
 from cordbundle.weights_check import check_weights
 from tests.flatbuffer_samples import both
 from tests.fuzz.reading import Verdict, answers, check_agreement, in_two_pieces, verdict
-from tests.support import bytes_read
+from tests.support import bytes_read, peak
 
 __all__ = ["TARGETS", "Target", "memory_used"]
 
@@ -52,15 +51,11 @@ def memory_used(target: Target, data: bytes) -> tuple[Verdict, int]:
     Raises:
         AssertionError: More than is in proportion to the size of the file.
     """
-    tracemalloc.start()
-    try:
-        found = target(data)
-        used = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    found: list[Verdict] = []
+    used = peak(lambda: found.append(target(data)))
     limit = _MEMORY + _MEMORY_PER_BYTE * len(data)
     assert used <= limit, f"takes {used} bytes of memory for {len(data)} bytes"
-    return found, used
+    return found[0], used
 
 
 def open_(data: bytes) -> Verdict:

@@ -62,7 +62,7 @@ def importing(task: Task) -> Action:
     command = [sys.executable, "-c", _TIMED.format(task.options["names"])]
 
     def action() -> dict[str, object]:
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=_environment())
         return {"seconds": float(done.stdout)}
 
     return action
@@ -70,10 +70,15 @@ def importing(task: Task) -> Action:
 
 def _process(command: list[str]) -> Action:
     def action() -> dict[str, object]:
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=_environment())
         return {"printed": len(done.stdout)}
 
     return action
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of a user, whose modules were compiled when they were installed."""
+    return {name: it for name, it in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def sync(task: Task) -> None:

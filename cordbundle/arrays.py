@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from cordbundle.dlpack import SupportsDLPack
 
-__all__ = ["plain_torch", "source_of"]
+__all__ = ["plain", "source_of"]
 
 _PLAIN = ("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "bool")
 """The dtypes that every NumPy and every PyTorch have."""
@@ -196,15 +196,40 @@ def _from_torch(tensor: torch.Tensor) -> tuple[ScalarType, Source]:
     return kind, memory_at(address, sizes, in_bytes, kind.itemsize, owner=storage)
 
 
-def plain_torch(array: object, copy_below: int) -> tuple[ScalarType, tuple[int, ...], Cord] | None:
-    """Return scalar type, sizes and bytes of the most usual tensor of PyTorch, else None.
+def plain(array: object, copy_below: int) -> tuple[ScalarType, tuple[int, ...], Cord] | None:
+    """Return scalar type, sizes and bytes of the most usual array of NumPy or PyTorch, else None.
 
     That is one of a usual type in CPU memory, row-major, of rank 3 at most, and no part of a trace.
     It takes a fraction of the time of any other, which counts where there are thousands.
     """
+    if "numpy" not in sys.modules:
+        return None
+    import numpy as np
+
+    usual = None
+    if type(array) is np.ndarray:
+        usual = _plain_numpy(array)
+    elif "torch" in sys.modules:
+        usual = _plain_torch(array)
+    if usual is None:
+        return None
+    kind, elements = usual
+    if elements.nbytes < copy_below:
+        return kind, elements.shape, Cord(elements.tobytes())
+    return kind, elements.shape, Cord.of(flat_bytes(elements.data).toreadonly())
+
+
+def _plain_numpy(array: np.ndarray) -> tuple[ScalarType, np.ndarray] | None:
+    kind = _plain_numpy_types().get(array.dtype)
+    if kind is None or array.ndim >= _AMBIGUOUS or not array.flags.c_contiguous or not array.size:
+        return None
+    return kind, array
+
+
+def _plain_torch(array: object) -> tuple[ScalarType, np.ndarray] | None:
     import torch
 
-    if type(array) is not torch.Tensor or "numpy" not in sys.modules:
+    if type(array) is not torch.Tensor:
         return None
     kind = _plain_torch_types().get(array.dtype)
     if (
@@ -220,10 +245,15 @@ def plain_torch(array: object, copy_below: int) -> tuple[ScalarType, tuple[int, 
         or torch.utils._python_dispatch.is_in_torch_dispatch_mode()
     ):
         return None
-    elements = array.numpy()
-    if elements.nbytes < copy_below:
-        return kind, elements.shape, Cord(elements.tobytes())
-    return kind, elements.shape, Cord.of(flat_bytes(elements.data).toreadonly())
+    return kind, array.numpy()
+
+
+@cache
+def _plain_numpy_types() -> Mapping[np.dtype, ScalarType]:
+    import numpy as np
+
+    kinds = {np.dtype(name): scalar_type_of_name(name) for name in _PLAIN}
+    return {dtype: kind for dtype, kind in kinds.items() if kind is not None}
 
 
 @cache

@@ -19,7 +19,15 @@ from cordbundle.chunks import flat_bytes
 if TYPE_CHECKING:
     from cordbundle.cord import Cord
 
-__all__ = ["NUMPY_MAX_RANK", "Source", "Strided", "contiguous_strides", "dim_order_of", "is_dense"]
+__all__ = [
+    "NUMPY_MAX_RANK",
+    "Source",
+    "Strided",
+    "contiguous_strides",
+    "dim_order_of",
+    "is_dense",
+    "order_by_stride",
+]
 
 NUMPY_MAX_RANK = 32
 """Dimensions that arrays of every version of NumPy can have; PyTorch has no such limit."""
@@ -78,6 +86,15 @@ def dim_order_of(sizes: Sequence[int], strides: Sequence[int], itemsize: int) ->
     if is_channels_last and not is_row_major:
         return (0, 2, 3, 1)
     return _sorted_by_stride(sizes, [abs(step) for step in strides])
+
+
+def order_by_stride(strides: Sequence[int]) -> tuple[int, ...]:
+    """Return the dimensions from the largest stride to the smallest, equal ones as they stand.
+
+    That is what ExecuTorch's `exir.tensor.dim_order_from_stride` makes of known strides; it defines
+    a class for each tensor to find it, and refuses a stride of 0, which comes last here.
+    """
+    return tuple(sorted(range(len(strides)), key=strides.__getitem__, reverse=True))
 
 
 def _sorted_by_stride(sizes: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from cordbundle.arrays import plain_torch, source_of
+from cordbundle.arrays import plain, source_of
 from cordbundle.cord import Cord, Deferred
 from cordbundle.errors import LayoutError, TooLargeError
 from cordbundle.scalar_types import ScalarType
@@ -113,12 +113,13 @@ def describe(
         TooLargeError: A dimension of 2**31 or more, or more than 255 dimensions.
         TypeError: No array.
     """
-    if dim_order is None and "torch" in sys.modules:
-        plain = plain_torch(array, copy_below)
-        if plain is not None:
-            kind, sizes, cord = plain
-            _check_limits(sizes)
-            return TensorDescription(kind, sizes, _ROW_MAJOR[len(sizes)], cord, gathered=False)
+    usual = plain(array, copy_below)
+    if usual is not None:
+        kind, sizes, cord = usual
+        _check_limits(sizes)
+        row_major = _ROW_MAJOR[len(sizes)]
+        if dim_order is None or tuple(dim_order) == row_major:
+            return TensorDescription(kind, sizes, row_major, cord, gathered=False)
     kind, source = source_of(array)
     sizes = tuple(source.sizes)
     _check_limits(sizes)

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from executorch.devtools.bundled_program import core
 from executorch.devtools.bundled_program import schema as bp_schema
-from executorch.exir.tensor import dim_order_from_stride
 
 from cordbundle import bpte_schema as schema
 from cordbundle.bpte import BundleFile
 from cordbundle.cord import Cord
 from cordbundle.errors import CaseMismatchError, UnsupportedVersionError
 from cordbundle.executorch.records import factories
-from cordbundle.flatbuffer import decode, encode
+from cordbundle.flatbuffer import decode, encode, no_collection
 from cordbundle.inputs import program_cord, source_cord, source_name
-from cordbundle.strided import contiguous_strides
+from cordbundle.strided import contiguous_strides, order_by_stride
 from cordbundle.tensors import describe
 
 if TYPE_CHECKING:
@@ -50,8 +49,9 @@ def bundled_program_cord(bundled_program: BundledProgram) -> Cord:
         TooLargeError: More than 2 GiB in all; `cordbundle.bundle` has other forms.
     """
     cached = bundled_program._bundled_program_in_schema
-    root = _described(bundled_program) if cached is None else _converted(cached)
-    return encode(root, schema.BUNDLED_PROGRAM_IDENTIFIER).cord
+    with no_collection():
+        root = _described(bundled_program) if cached is None else _converted(cached)
+        return encode(root, schema.BUNDLED_PROGRAM_IDENTIFIER).cord
 
 
 def serialize_from_bundled_program_to_flatbuffer(bundled_program: BundledProgram) -> bytes:
@@ -144,7 +144,7 @@ def _tensor(tensor: torch.Tensor) -> schema.Tensor:
         scalar_type=described.scalar_type,
         sizes=described.sizes,
         data=described.cord,
-        dim_order=dim_order_from_stride(strides),
+        dim_order=order_by_stride(strides),
     )
 
 

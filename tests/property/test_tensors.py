@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cordbundle.cord import Cord
 from cordbundle.scalar_types import ScalarType
-from cordbundle.strided import Strided, contiguous_strides, dim_order_of, is_dense
+from cordbundle.strided import Strided, contiguous_strides, dim_order_of, is_dense, order_by_stride
 from cordbundle.tensors import TensorView, describe, flatten
 
 if TYPE_CHECKING:
@@ -145,6 +145,13 @@ def test_a_dim_order_is_the_one_that_pytorch_reports(
     repeats = any(size > 1 and step == 0 for size, step in zip(sizes, strides, strict=True))
     reported = tensor.as_strided(sizes, strides).dim_order()
     assert found == (tuple(range(len(sizes))) if repeats else reported)
+
+
+@given(st.lists(st.integers(1, 6), max_size=6))
+def test_an_order_by_stride_is_the_one_that_executorch_makes(strides: list[int]) -> None:
+    executorch = pytest.importorskip("executorch.exir.tensor")
+
+    assert order_by_stride(strides) == executorch.dim_order_from_stride(strides)
 
 
 @given(st.lists(st.integers(-3, 5), max_size=4), st.binary(max_size=64))

@@ -37,6 +37,7 @@ BUNDLE = Job(
     (
         *_COPIES,
         Way("cat", f"{_CORDBUNDLE}:cat", "bundle", in_process=False),
+        Way("write alone", f"{_SYSTEM}:write_alone", "nothing", only_on=("disk", "tmpfs")),
         Way("cordbundle, no digest", f"{_CORDBUNDLE}:bundle", "bundle", _BARE),
         Way("cordbundle", f"{_CORDBUNDLE}:bundle", "bundle", {"digest": True}),
         Way(

@@ -8,8 +8,18 @@ import subprocess
 import sys
 
 from benchmarks.child import Action, Task
+from benchmarks.terms import MIB
 
-__all__ = ["copyfile", "cp", "importing", "inspect", "python", "read_start", "sync"]
+__all__ = [
+    "copyfile",
+    "cp",
+    "importing",
+    "inspect",
+    "python",
+    "read_start",
+    "sync",
+    "write_alone",
+]
 
 _TIMED = "import time; s = time.perf_counter(); import {}; print(time.perf_counter() - s)"
 
@@ -19,6 +29,24 @@ def copyfile(task: Task) -> Action:
 
     def action() -> dict[str, object]:
         shutil.copyfile(task.source, task.target)
+        sync(task)
+        return {}
+
+    return action
+
+
+def write_alone(task: Task) -> Action:
+    """Reserve a file as long as the source and fill it with one MiB again and again.
+
+    That is what is left of a copy when reading costs nothing.
+    """
+    block, size = os.urandom(MIB), os.stat(task.source).st_size
+
+    def action() -> dict[str, object]:
+        with open(task.target, "wb", buffering=0) as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+            for at in range(0, size, MIB):
+                file.write(block[: size - at])
         sync(task)
         return {}
 

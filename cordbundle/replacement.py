@@ -14,11 +14,8 @@ import contextlib
 import errno
 import os
 import stat
-import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from cordbundle.digest import DIGEST_SIZE
 from cordbundle.errors import WriteError
 from cordbundle.failures import system_errors, tolerated
 from cordbundle.source import kind_of_file
@@ -32,20 +29,13 @@ else:
 
 __all__ = [
     "Replacement",
-    "SetMark",
     "folder_to_sync",
-    "mark_of",
     "path_to_replace",
     "sync_descriptor",
 ]
 
 SUFFIX = ".cordbundle-tmp"
 """How the names of temporary files end."""
-
-MARK = "user.cordbundle.set"
-"""Extended attribute of data files that were written in one set with programs (xattr(7))."""
-
-_MARK_HEAD = struct.Struct("<16sI")  # name, count
 
 _TOKEN_SIZE = 16  # hexadecimal digits
 _NAME_KEPT = 48  # characters: at most 192 bytes, so that the whole stays under NAME_MAX, 255
@@ -54,34 +44,6 @@ _MAX_TRIES = 100  # each but the last one lost to another writer within a moment
 _FLAGS = (
     os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 )
-
-
-@dataclass(frozen=True, slots=True)
-class SetMark:
-    """What the data files of a set with programs are marked with.
-
-    Attributes:
-        name: 16 random bytes that the set alone has.
-        count: How many data files it has.
-        programs: The xxh3-128 of each of its programs.
-    """
-
-    name: bytes
-    count: int
-    programs: frozenset[bytes]
-
-    def pack(self) -> bytes:
-        """Return it as the value of an extended attribute."""
-        return _MARK_HEAD.pack(self.name, self.count) + b"".join(sorted(self.programs))
-
-    @classmethod
-    def unpack(cls, data: bytes) -> SetMark | None:
-        """Return what `pack` has made; None of anything else."""
-        if len(data) < _MARK_HEAD.size or (len(data) - _MARK_HEAD.size) % DIGEST_SIZE:
-            return None
-        name, count = _MARK_HEAD.unpack_from(data)
-        starts = range(_MARK_HEAD.size, len(data), DIGEST_SIZE)
-        return cls(name, count, frozenset(data[at : at + DIGEST_SIZE] for at in starts))
 
 
 class Replacement:
@@ -138,12 +100,6 @@ class Replacement:
             sync_descriptor(self.descriptor)
         else:
             os.close(os.dup(self.descriptor))  # network filesystems write when one closes
-
-    def mark(self, mark: SetMark) -> None:
-        """Mark the new file, where the filesystem takes extended attributes; see `mark_of`."""
-        if hasattr(os, "setxattr"):
-            with tolerated():
-                os.setxattr(self.descriptor, MARK, mark.pack())
 
     def commit(self) -> None:
         """Put the new file in the target's place; it keeps the lock until then."""
@@ -233,14 +189,6 @@ def _end_of_links(name: str) -> str:
             return name
         name = os.path.join(os.path.dirname(name), os.readlink(name))
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-
-
-def mark_of(path: str) -> SetMark | None:
-    """Return what a data file was marked with; None of any other, or of a copy of its bytes."""
-    if hasattr(os, "getxattr"):
-        with tolerated():
-            return SetMark.unpack(os.getxattr(path, MARK))
-    return None
 
 
 def sync_descriptor(descriptor: int) -> None:

@@ -28,13 +28,8 @@ from cordbundle.digest import DIGEST_SIZE
 from cordbundle.errors import WriteError
 from cordbundle.failures import system_errors, tolerated
 from cordbundle.progress import Meter, Progress
-from cordbundle.replacement import (
-    Replacement,
-    SetMark,
-    folder_to_sync,
-    path_to_replace,
-    sync_descriptor,
-)
+from cordbundle.replacement import Replacement, folder_to_sync, path_to_replace, sync_descriptor
+from cordbundle.set_marks import SetMark, name_of, put_marks
 from cordbundle.sinks import DescriptorSink, FileSink, ObjectSink, Sink, Writable
 from cordbundle.source import SourceFile
 from cordbundle.space import check_space
@@ -267,10 +262,12 @@ def _mark(jobs: list[_Job]) -> None:
     programs = [job for job in jobs if job.identifier == _PROGRAM]
     data = [job for job in jobs if not job.is_program]
     if programs and data:
-        digests = frozenset(job.cord.xxh3_128() for job in programs)
-        mark = SetMark(os.urandom(DIGEST_SIZE), len(data), digests)
-        for job in data:
-            job.file.mark(mark)
+        mark = SetMark(
+            os.urandom(DIGEST_SIZE),
+            frozenset((name_of(job.path), job.cord.xxh3_128()) for job in programs),
+            frozenset(name_of(job.path) for job in data),
+        )
+        put_marks((job.file.descriptor for job in data), mark)
 
 
 def _open_folders(jobs: list[_Job], stack: contextlib.ExitStack) -> dict[str, int | None]:

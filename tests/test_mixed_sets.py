@@ -268,6 +268,94 @@ def test_weights_of_a_set_beside_weights_of_their_own_are_whole(
     assert main(["ptd", "--check", *map(str, (pair[0], one, two))]) == 0
 
 
+def test_two_whole_sets_of_one_program_are_whole_together(
+    pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    model, one, two = program(("v", 1), ("w", 1)), tmp_path / "v.ptd", tmp_path / "w.ptd"
+
+    for path, key in ((one, "v"), (two, "w")):
+        cb.write_all({pair[0]: model, path: cb.serialize_ptd({key: array("f", [1.0])})})
+
+    assert main(["ptd", "--check", *map(str, (pair[0], one, two))]) == 0
+
+
+def test_what_else_is_in_a_set_does_not_miss_weights_of_their_own(
+    pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    model, one, two = program(("v", 1), ("w", 1)), tmp_path / "v.ptd", tmp_path / "w.ptd"
+    words = cb.Cord(b"the words of a tokenizer")
+    weights = cb.serialize_ptd({"v": array("f", [1.0])})
+    cb.write_all({pair[0]: model, one: weights, tmp_path / "words.json": words})
+    cb.write(cb.serialize_ptd({"w": array("f", [1.0])}), two)
+
+    assert main(["ptd", "--check", *map(str, (pair[0], one, two))]) == 0
+
+
+def test_files_that_were_overwritten_in_place_have_lost_their_mark(
+    pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cb.write_all(dict(zip(pair, named(2, 1.0), strict=True)))
+    new = program(("w", 2), ("w", 2)), named(2, 2.0)[1]
+
+    for path, cord in zip(pair, new, strict=True):
+        path.write_bytes(bytes(cord))
+
+    assert os.listxattr(pair[1]) == ["user.cordbundle.set"]
+    assert not is_told(pair, capsys)
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_a_set_is_marked_whole_or_not_at_all(
+    failing: int, pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    model, paths = program(("v", 1)), [tmp_path / f"{key}.ptd" for key in "uvw"]
+    weights = {path: cb.serialize_ptd({path.stem: array("f", [1.0])}) for path in paths}
+
+    with broken_call("setxattr", errno.ENOSPC, failing):
+        cb.write_all({**weights, pair[0]: model})
+
+    assert [os.listxattr(path) for path in paths] == [[], [], []]
+    cb.write_all({**weights, pair[0]: model})
+    assert [os.listxattr(path) for path in paths] == [["user.cordbundle.set"]] * 3
+
+
+def test_another_program_with_the_weights_of_a_set_is_not_told(
+    pair: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cb.write_all(dict(zip(pair, named(2, 1.0), strict=True)))
+    other = tmp_path / "other.pte"
+    cb.write(program(("w", 2)), other)
+
+    assert not is_told((other, pair[1]), capsys)
+
+
+def test_programs_of_one_name_in_two_folders_are_both_of_their_set(
+    pair: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, weights = named(2, 1.0)
+    other = tmp_path / "other" / pair[0].name
+    other.parent.mkdir()
+
+    cb.write_all({pair[0]: first, other: program(("w", 2), ("w", 2)), pair[1]: weights})
+
+    assert not is_told(pair, capsys)
+    assert not is_told((other, pair[1]), capsys)
+
+
+def test_an_attribute_that_is_no_mark_is_none(
+    pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cb.write_all(dict(zip(pair, named(2, 1.0), strict=True)))
+    mark = os.getxattr(pair[1], "user.cordbundle.set")
+    cb.write(program(("w", 2), ("w", 2)), pair[0])
+    assert is_told(pair, capsys)
+
+    for value in (b"", mark[:-1], mark + b"x", mark[:39]):
+        os.setxattr(pair[1], "user.cordbundle.set", value)
+
+        assert not is_told(pair, capsys)
+
+
 def test_weights_beside_a_bundle_are_not_marked(
     pair: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,7 +18,7 @@ from cordbundle.cli.kinds import as_program
 from cordbundle.cli.output import UsageError
 from cordbundle.named_data import layout_text
 from cordbundle.ptd_writer import SEGMENT_ALIGNMENT
-from cordbundle.replacement import mark_of
+from cordbundle.set_marks import mark_of, name_of
 from cordbundle.tags import tensor_data_paths
 from cordbundle.weights import (
     Weight,
@@ -156,18 +156,24 @@ def _check(model: str, files: Sequence[str]) -> int:
 
 
 def _of_other_sets(program: cb.PteFile, weights: Sequence[str]) -> Iterator[str]:
-    """Yield what tells that marked weights were not written in one set with the program."""
-    marked = {name: mark for name in weights if (mark := mark_of(name))}
-    digest = program.cord.xxh3_128() if marked else b""
-    first = next(iter(marked), "")
-    for name, mark in marked.items():
-        if digest not in mark.programs:
+    """Yield what tells that marked weights were not written in one set with the rest."""
+    marks = {name: mark for name in weights if (mark := mark_of(name))}
+    digest = program.cord.xxh3_128() if marks else b""
+    told: set[str] = set()
+    for name, mark in marks.items():
+        if mark.excludes(name_of(program.name), digest):
             yield f"{name}: was written in one set with another program than {program.name}"
-        elif mark.name != marked[first].name:
-            yield f"{name}: was written in another set than {first}"
-    if len(marked) < min(len(weights), max((mark.count for mark in marked.values()), default=0)):
-        others = " and ".join(name for name in weights if name not in marked)
-        yield f"{others}: was not written in one set with {first}, of whose files some are missing"
+        for other in weights:
+            of_other = marks.get(other)
+            if other in told or name_of(other) not in mark.data:
+                continue
+            if of_other is None:
+                yield f"{other}: was not written in one set with {name}"
+            elif of_other.token != mark.token:
+                yield f"{other}: was written in another set than {name}"
+            else:
+                continue
+            told |= {name, other}
 
 
 def _paths(cords: dict[str, cb.Cord], out: str, tag: str | None) -> dict[str, cb.Cord]:

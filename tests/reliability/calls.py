@@ -36,7 +36,7 @@ _OS_CALLS = [
         "ftruncate",
         "copy_file_range",
     ),
-    *("fchown", "fchmod", "setxattr", "fsync", "replace", "unlink"),
+    *("fchown", "fchmod", "setxattr", "removexattr", "fsync", "replace", "unlink"),
 ]
 
 _CALLERS = ("cordbundle", "posixpath", "genericpath")  # the rest is the test's own

@@ -19,6 +19,7 @@ from cordbundle.cord import Cord
 from cordbundle.errors import DuplicateKeyError, LayoutError
 from cordbundle.inputs import blob_cord, is_array
 from cordbundle.layout import Blobs, Segment, check_alignment
+from cordbundle.record_check import first_of
 from cordbundle.tensors import ScalarType, describe
 
 __all__ = [
@@ -513,10 +514,10 @@ def facts_text(facts: LayoutFacts) -> str:
     """Return what a tensor is, in words: `FLOAT [2, 3]`, and the dim order unless row-major."""
     number, sizes, dim_order = facts
     kind = ScalarType.get(number)
-    text = f"{number if kind is None else kind.name} {list(sizes)}"
+    text = f"{number if kind is None else kind.name} {first_of(sizes)}"
     if dim_order == tuple(range(len(sizes))):
         return text
-    return f"{text} in dim order {list(dim_order)}"
+    return f"{text} in dim order {first_of(dim_order)}"
 
 
 def layout_text(layout: TensorLayout) -> str:

@@ -23,6 +23,7 @@ __all__ = [
     "Shapes",
     "TensorRecord",
     "check_keys",
+    "first_of",
     "nbytes_of",
     "scalar_type_of",
     "shape_problem",
@@ -169,10 +170,10 @@ def nbytes_of(
 def _misfit(sizes: tuple[int, ...], order: tuple[int, ...] | None) -> Problem | None:
     """Return what is wrong with sizes one by one, or with a dim order for as many."""
     if min(sizes, default=0) < 0:
-        return Problem("negative size", "0 or more", _first_of(sizes))
+        return Problem("negative size", "0 or more", first_of(sizes))
     if order is not None and sorted(order) != list(range(len(sizes))):
         what = "dim order is no permutation of the dimensions"
-        return Problem(what, f"each below {len(sizes)} once", _first_of(order))
+        return Problem(what, f"each below {len(sizes)} once", first_of(order))
     return None
 
 
@@ -183,12 +184,12 @@ def _product(itemsize: int, sizes: tuple[int, ...]) -> int | Overflow:
         nbytes *= size
         if nbytes > _MAX_BYTES:
             what, room = "sizes of the tensor overflow", f"at most {_MAX_BYTES} bytes"
-            return Overflow(what, room, f"sizes {_first_of(sizes)}")
+            return Overflow(what, room, f"sizes {first_of(sizes)}")
     return nbytes
 
 
-def _first_of(numbers: tuple[int, ...]) -> str:
-    """Write numbers down, and no more than show that they are too many."""
+def first_of(numbers: Sequence[int]) -> str:
+    """Write sizes or a dim order down, and no more than show that they are too many."""
     return str(list(numbers[: MAX_RANK + 1]))
 
 

@@ -157,7 +157,14 @@ def json_object(text: Cord, source: str, offset: int = 0) -> dict[str, object]:
     except DuplicateKeyError:
         raise
     except (ValueError, RecursionError) as error:  # what json raises for bad text
-        raise FormatError(f"no JSON ({error})", source=source, offset=offset) from error
+        raise FormatError(
+            "no JSON",
+            source=source,
+            offset=offset,
+            expected="{...}",
+            actual=_short(bytes(text[:80])),
+            cause=str(error),
+        ) from error
     if not isinstance(parsed, dict):
         raise FormatError(
             "no JSON object",

@@ -123,16 +123,18 @@ def _findings(
         yield KeyFinding(key, "missing", expected=facts_text(wanted[0]))
     elif backend is not None and not held:
         yield KeyFinding(key, "missing", expected=f"constants of {backend}")
-    for facts in wanted:
-        expected = facts_text(facts)
-        for weight in held:
-            layout = weight.layout
-            if layout is None:
-                nbytes = f"{len(weight.data)} bytes"
-                yield KeyFinding(key, "has no tensor layout", weight.file, expected, nbytes)
-            elif layout_facts(layout) != facts:
-                what = f"another {_difference(layout_facts(layout), facts)}"
-                yield KeyFinding(key, what, weight.file, expected, layout_text(layout))
+    # Of several either way none can be right: each is compared with the first of the others.
+    for facts, weight in (
+        *((it, held[0]) for it in wanted if held),
+        *((wanted[0], it) for it in held[1:] if wanted),
+    ):
+        expected, layout = facts_text(facts), weight.layout
+        if layout is None:
+            nbytes = f"{len(weight.data)} bytes"
+            yield KeyFinding(key, "has no tensor layout", weight.file, expected, nbytes)
+        elif layout_facts(layout) != facts:
+            what = f"another {_difference(layout_facts(layout), facts)}"
+            yield KeyFinding(key, what, weight.file, expected, layout_text(layout))
 
 
 def _difference(found: LayoutFacts, expected: LayoutFacts) -> str:

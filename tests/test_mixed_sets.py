@@ -329,6 +329,26 @@ def test_another_program_with_the_weights_of_a_set_is_not_told(
     assert not is_told((other, pair[1]), capsys)
 
 
+@pytest.mark.parametrize("replaced", ["m.pte", "v.ptd", "w.ptd"])
+def test_what_was_replaced_later_on_purpose_is_not_told(
+    replaced: str, pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    cords = {
+        tmp_path / f"{key}.ptd": cb.serialize_ptd({key: array("f", [1.0])}) for key in "vw"
+    } | {pair[0]: program(("v", 1), ("w", 1))}
+    check = ["ptd", "--check", *map(str, (pair[0], tmp_path / "v.ptd", tmp_path / "w.ptd"))]
+    path = tmp_path / replaced
+    cb.write_all(cords)
+    before = path.stat().st_mtime_ns
+
+    cb.write(program(("w", 1), ("v", 1)) if path == pair[0] else cords[path], path)
+
+    assert path.stat().st_mtime_ns > before
+    assert main(check) == 0
+    os.utime(path, (0, 0))  # as it would be if the set had been cut off
+    assert main(check) == 1
+
+
 def test_programs_of_one_name_in_two_folders_are_both_of_their_set(
     pair: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -348,6 +368,7 @@ def test_an_attribute_that_is_no_mark_is_none(
     cb.write_all(dict(zip(pair, named(2, 1.0), strict=True)))
     mark = os.getxattr(pair[1], "user.cordbundle.set")
     cb.write(program(("w", 2), ("w", 2)), pair[0])
+    os.utime(pair[0], (0, 0))
     assert is_told(pair, capsys)
 
     for value in (b"", mark[:-1], mark + b"x", mark[:39]):

@@ -597,6 +597,23 @@ def test_a_key_in_two_files_is_a_finding_and_one_too_many_is_none() -> None:
     assert [(weight.file, weight.key) for weight in result.unneeded] == [("1.ptd", "more")]
 
 
+def test_many_of_one_key_on_both_sides_are_compared_with_one_of_the_other() -> None:
+    program = program_of([external("w", [size]) for size in range(1, 41)])
+    files = [{"w": tensor([3], bytes(12), cb.ScalarType.FLOAT)}] * 30
+
+    findings = [str(it) for it in compared(program, *files).findings]
+
+    assert len(findings) == 1 + 39 + 29
+    assert findings[1] == "1.ptd: key 'w': another shape: found FLOAT [3], expected FLOAT [1]"
+    assert findings[-1] == "30.ptd: key 'w': another shape: found FLOAT [3], expected FLOAT [1]"
+
+
+def test_what_a_tensor_of_many_dimensions_is_taken_for_is_shortened() -> None:
+    (finding,) = compared(program_of([external("w", [1] * 100)]), {"w": W}).findings
+
+    assert finding.expected == f"FLOAT {[1] * 17}"
+
+
 def test_the_backends_that_may_look_up_keys_are_told() -> None:
     program = program_of([], [], backends=["XnnpackBackend", "CoreMLBackend"])
 

@@ -156,24 +156,27 @@ def _check(model: str, files: Sequence[str]) -> int:
 
 
 def _of_other_sets(program: cb.PteFile, weights: Sequence[str]) -> Iterator[str]:
-    """Yield what tells that marked weights were not written in one set with the rest."""
+    """Yield what tells that a set was cut off: what is older than marked weights of it.
+
+    What was written later took the place of a file on purpose, and is not told.
+    """
     marks = {name: mark for name in weights if (mark := mark_of(name))}
+    times = {name: os.stat(name).st_mtime_ns for name in (program.name, *weights) if marks}
     digest = program.cord.xxh3_128() if marks else b""
     told: set[str] = set()
     for name, mark in marks.items():
-        if mark.excludes(name_of(program.name), digest):
+        if mark.excludes(name_of(program.name), digest) and times[program.name] < times[name]:
             yield f"{name}: was written in one set with another program than {program.name}"
         for other in weights:
+            is_older = name_of(other) in mark.data and times[other] < times[name]
             of_other = marks.get(other)
-            if other in told or name_of(other) not in mark.data:
+            if other in told or not is_older or (of_other and of_other.token == mark.token):
                 continue
             if of_other is None:
                 yield f"{other}: was not written in one set with {name}"
-            elif of_other.token != mark.token:
-                yield f"{other}: was written in another set than {name}"
             else:
-                continue
-            told |= {name, other}
+                yield f"{other}: was written in another set than {name}"
+            told.add(other)
 
 
 def _paths(cords: dict[str, cb.Cord], out: str, tag: str | None) -> dict[str, cb.Cord]:

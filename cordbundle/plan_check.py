@@ -29,6 +29,10 @@ _VECTORS = (
 )
 """What the runtime follows without asking whether it is there, or refuses a method without."""
 
+_MAX_OPERATOR = 99
+"""Bytes of an operator's name and overload, with the dot between them; the runtime joins them in a
+buffer of 100, and calls what was never set where they do not fit (`Method::resolve_operator`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Available:
@@ -74,6 +78,7 @@ class PlanCheck:
         self._name = f"method {shown(plan.name)}"
         self._kinds = [type(value.val) for value in plan.values or ()]
         self._buffers = plan.non_const_buffer_sizes or ()
+        self._inputs = frozenset(plan.inputs or ())
 
     @property
     def _view(self) -> schema.ExecutionPlan:
@@ -86,7 +91,8 @@ class PlanCheck:
             check = _VALUES.get(type(value.val))
             if check is not None:
                 where = f"value {number} of {self._name}"
-                yield from self._told(check(self, value.val), self._value_view(number), where)
+                problems = check(self, number, value.val)
+                yield from self._told(problems, self._value_view(number), where)
         for number, delegate in enumerate(self._plan.delegates or ()):
             where = f"delegate {number} of {self._name}"
             yield from self._told(self._delegate(delegate), self._delegate_view(number), where)
@@ -130,6 +136,11 @@ class PlanCheck:
         for operator in plan.operators or ():
             if operator.name is None:
                 yield Problem("operator without a name", "text", "none")
+                continue
+            size = len(".".join(filter(None, (operator.name, operator.overload))).encode())
+            if size > _MAX_OPERATOR:
+                what = f"name of operator {shown(operator.name)}"
+                yield Problem(what, f"at most {_MAX_OPERATOR} bytes", str(size))
 
     def _indices(self, indices: Sequence[int] | None, what: str, least: int = 0) -> _Problems:
         """Check indices of values; only the first bad one of a list is told."""
@@ -141,20 +152,31 @@ class PlanCheck:
 
     # Values
 
-    def _none(self, _value: None) -> _Problems:
+    def _none(self, _number: int, _value: None) -> _Problems:
         yield Problem("no value", "one of the schema's kinds", "none")
 
-    def _tensor(self, tensor: schema.Tensor) -> _Problems:
+    def _tensor(self, number: int, tensor: schema.Tensor) -> _Problems:
         shape = self._shapes.of(tensor)
         if tensor.storage_offset:
             yield Problem("storage offset", "0", str(tensor.storage_offset))
         if not 0 <= tensor.shape_dynamism <= 2:
             yield Problem("unknown shape dynamism", "0, 1 or 2", str(tensor.shape_dynamism))
-        is_static = tensor.shape_dynamism == schema.TensorShapeDynamism.STATIC
-        # An upper bound may pass what can be addressed; the runtime asks again when it is set.
-        if shape.problem is not None and (is_static or not shape.overflows):
+        if shape.problem is not None and not (
+            shape.overflows and self._is_bound_of_input(number, tensor)
+        ):
             yield shape.problem
         yield from self._data(tensor, shape.nbytes or 0)
+
+    def _is_bound_of_input(self, number: int, tensor: schema.Tensor) -> bool:
+        """Return whether sizes are but an upper bound, which the runtime asks for when it is set.
+
+        It may pass what can be addressed, unless there is planned memory that has to hold it.
+        """
+        return (
+            tensor.shape_dynamism != schema.TensorShapeDynamism.STATIC
+            and tensor.allocation_info is None
+            and number in self._inputs
+        )
 
     def _data(self, tensor: schema.Tensor, nbytes: int) -> _Problems:
         planned, extra = tensor.allocation_info, tensor.extra_tensor_info
@@ -196,6 +218,14 @@ class PlanCheck:
         problems = list(self._indices(value.items, "items", least))
         yield from problems or self._of_kinds(value.items, "items", kinds)
 
+    def _tensors(self, number: int, value: Any, least: int, kinds: tuple[type, ...]) -> _Problems:
+        """Check a list of tensors, which the runtime takes from the values that it has made."""
+        problems = list(self._items(value, least, kinds))
+        latest = max(value.items or (), default=-1)
+        if not problems and latest >= number:
+            problems = [Problem("items: index of a value", f"an index below {number}", str(latest))]
+        yield from problems
+
     def _of_kinds(self, indices: Iterable[int], what: str, kinds: tuple[type, ...]) -> _Problems:
         """Check that values, which exist, are of these kinds; only the first other one is told."""
         for index in indices:
@@ -205,20 +235,20 @@ class PlanCheck:
                 yield Problem(f"{what}: kind of a value", expected, found)
                 return
 
-    def _int_list(self, value: schema.IntList) -> _Problems:
+    def _int_list(self, _number: int, value: schema.IntList) -> _Problems:
         return self._items(value, 0, (schema.Int,))
 
-    def _tensor_list(self, value: schema.TensorList) -> _Problems:
-        return self._items(value, 0, (schema.Tensor,))
+    def _tensor_list(self, number: int, value: schema.TensorList) -> _Problems:
+        return self._tensors(number, value, 0, (schema.Tensor,))
 
-    def _optional_list(self, value: schema.OptionalTensorList) -> _Problems:
-        return self._items(value, -1, (schema.Tensor, schema.Null))
+    def _optional_list(self, number: int, value: schema.OptionalTensorList) -> _Problems:
+        return self._tensors(number, value, -1, (schema.Tensor, schema.Null))
 
-    def _plain_list(self, value: Any) -> _Problems:
+    def _plain_list(self, _number: int, value: Any) -> _Problems:
         if value.items is None:
             yield Problem("items missing", "a vector", "none")
 
-    def _string(self, value: schema.String) -> _Problems:
+    def _string(self, _number: int, value: schema.String) -> _Problems:
         if value.string_val is None:
             yield Problem("text missing", "a string", "none")
 
@@ -299,7 +329,7 @@ class PlanCheck:
             yield from self._indices([index], what)
 
 
-_VALUES: dict[type, Callable[[PlanCheck, Any], _Problems]] = {
+_VALUES: dict[type, Callable[[PlanCheck, int, Any], _Problems]] = {
     type(None): PlanCheck._none,
     schema.Tensor: PlanCheck._tensor,
     schema.IntList: PlanCheck._int_list,

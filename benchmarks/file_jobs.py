@@ -37,6 +37,22 @@ BUNDLE = Job(
     (
         *_COPIES,
         Way("cat", f"{_CORDBUNDLE}:cat", "bundle", in_process=False),
+        Way(
+            "read, join, write",
+            "benchmarks.ways.naively:join",
+            "bundle",
+            needs=("flatbuffers",),
+            memory_factor=3,
+        ),
+        Way(
+            "flatbuffers builder",
+            "benchmarks.ways.naively:build",
+            "bundle",
+            needs=("flatbuffers",),
+            most=2 * GIB - 1,
+            why_most=BUILDER_ENDS,
+            memory_factor=6,
+        ),
         Way("write alone", f"{_SYSTEM}:write_alone", "nothing", only_on=("disk", "tmpfs")),
         Way("cordbundle, no digest", f"{_CORDBUNDLE}:bundle", "bundle", _BARE),
         Way("cordbundle", f"{_CORDBUNDLE}:bundle", "bundle", {"digest": True}),

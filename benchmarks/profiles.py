@@ -10,6 +10,7 @@ from benchmarks.terms import GIB, LOOPS, MIB, Cell, Folder, Profile
 __all__ = ["PROFILES"]
 
 _WITHOUT_EXECUTORCH = ("executorch",)
+_WITHOUT_ENCODING = (*_WITHOUT_EXECUTORCH, "flatbuffers builder", "read, join, write")
 _COPIES = ("copyfile", "cp")
 _FOLDERS: tuple[Folder, ...] = ("disk", "tmpfs", *LOOPS)
 _WITH_ITS_CLASSES = ("cordbundle", "executorch")  # of ExecuTorch
@@ -20,15 +21,15 @@ PROFILES = {
         "small sizes, in less than three minutes",
         (
             Cell("bundle", 16 * MIB),
-            Cell("bundle", 16 * MIB, "tmpfs", without=_WITHOUT_EXECUTORCH),
-            Cell("bundle", 16 * MIB, measure="memory", without=_WITHOUT_EXECUTORCH),
+            Cell("bundle", 16 * MIB, "tmpfs", without=_WITHOUT_ENCODING),
+            Cell("bundle", 16 * MIB, measure="memory", without=_WITHOUT_ENCODING),
             Cell("open", 64 * MIB),
             Cell("serialize", 0, count=500, without=("cordbundle, own classes",)),
             Cell("write ptd", 0, count=100),
             Cell("deduplicate equal files", 16 * MIB, count=2, without=_WITHOUT_EXECUTORCH),
             Cell("constants", 16 * MIB, measure="memory", count=4, without=_WITHOUT_EXECUTORCH),
             Cell("delegate inline", 16 * MIB, count=1, without=_WITHOUT_EXECUTORCH),
-            Cell("bundle", 16 * MIB, "xfs", without=("copyfile", "cat", *_WITHOUT_EXECUTORCH)),
+            Cell("bundle", 16 * MIB, "xfs", without=("copyfile", "cat", *_WITHOUT_ENCODING)),
             Cell("bundle large", 64 * MIB, "btrfs"),
             Cell("extract", 16 * MIB, without=("cp", *_WITHOUT_EXECUTORCH)),
             Cell("rewrite pte", 16 * MIB),
@@ -81,9 +82,9 @@ PROFILES = {
         "all that has a target: what issue 5 asks for",
         (
             Cell("bundle", 512 * MIB),
-            Cell("bundle", 512 * MIB, "tmpfs", without=_WITHOUT_EXECUTORCH),
-            Cell("bundle", 512 * MIB, "xfs", without=_WITHOUT_EXECUTORCH),
-            Cell("bundle", 512 * MIB, "btrfs", without=_WITHOUT_EXECUTORCH),
+            Cell("bundle", 512 * MIB, "tmpfs", without=_WITHOUT_ENCODING),
+            Cell("bundle", 512 * MIB, "xfs", without=_WITHOUT_ENCODING),
+            Cell("bundle", 512 * MIB, "btrfs", without=_WITHOUT_ENCODING),
             *(Cell("bundle large", 8 * GIB, kind, without=_COPIES) for kind in LOOPS),
             *(
                 Cell(job, 512 * MIB, kind, without=(*_COPIES, *others), count=count)
@@ -97,9 +98,9 @@ PROFILES = {
             Cell("extract", 16 * MIB),
             Cell("extract", 512 * MIB, without=("tail, head", *_WITHOUT_EXECUTORCH)),
             Cell("safetensors to ptd", 512 * MIB, count=16),
-            Cell("bundle", 512 * MIB, cache="cold", without=_WITHOUT_EXECUTORCH),
-            Cell("bundle", 512 * MIB, durability="file", without=_WITHOUT_EXECUTORCH),
-            Cell("bundle", 512 * MIB, measure="memory", without=_WITHOUT_EXECUTORCH),
+            Cell("bundle", 512 * MIB, cache="cold", without=_WITHOUT_ENCODING),
+            Cell("bundle", 512 * MIB, durability="file", without=_WITHOUT_ENCODING),
+            Cell("bundle", 512 * MIB, measure="memory", without=_WITHOUT_ENCODING),
             Cell("verify", 512 * MIB),
             Cell("verify", 512 * MIB, "tmpfs"),
             Cell("verify", 512 * MIB, cache="cold"),
@@ -119,12 +120,12 @@ PROFILES = {
         "sizes and counts over some decades, for the plots",
         (
             *(
-                Cell("bundle", size * MIB, folder, without=_WITHOUT_EXECUTORCH)
+                Cell("bundle", size * MIB, folder, without=_WITHOUT_ENCODING)
                 for folder in _FOLDERS
                 for size in (1, 8, 64, 512)
             ),
             *(
-                Cell("bundle", size * MIB, measure="memory", without=_WITHOUT_EXECUTORCH)
+                Cell("bundle", size * MIB, measure="memory", without=_WITHOUT_ENCODING)
                 for size in (1, 8, 64, 512)
             ),
             *(

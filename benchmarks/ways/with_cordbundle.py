@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from shlex import quote
 from typing import Any
 
@@ -17,6 +18,7 @@ from cordbundle.writer import WriteReport
 
 __all__ = [
     "bundle",
+    "bundle_head",
     "cat",
     "cut",
     "extract",
@@ -41,11 +43,16 @@ def bundle(task: Task) -> Action:
 
 def cat(task: Task) -> Action:
     """`cat` the same bundle together from its head, made before, and the program."""
+    head = f"{task.target}-head"
+    Path(head).write_bytes(bundle_head(task))
+    return _shell(task, f"cat {quote(head)} {quote(task.source)}")
+
+
+def bundle_head(task: Task) -> bytes:
+    """Return what stands before the program in a bundle of it."""
     planned = cb.bundle(task.source, _suites(task), digest=False)
     (program,) = (it for it in planned.layout.placements if it.name == "program")
-    head = f"{task.target}-head"
-    cb.write(planned.cord[: program.offset], head, durability="none")
-    return _shell(task, f"cat {quote(head)} {quote(task.source)}")
+    return bytes(planned.cord[: program.offset])
 
 
 def cut(task: Task) -> Action:

@@ -6,11 +6,10 @@ folder.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import repeat
-from typing import TYPE_CHECKING, cast, overload
+from typing import TYPE_CHECKING, cast
 
 from executorch.exir._serialize._named_data_store import NamedDataStoreOutput
 from executorch.exir._serialize.data_serializer import DataEntry, DataPayload, DataSerializer
@@ -21,6 +20,7 @@ from executorch.extension.flat_tensor.serialize.serialize import FlatTensorConfi
 from cordbundle import ptd_schema as schema
 from cordbundle.cord import Cord
 from cordbundle.errors import FormatError, UnsupportedVersionError
+from cordbundle.executorch.blobs import SegmentBytes
 from cordbundle.executorch.records import factories
 from cordbundle.flatbuffer import ROWS, Factory, decode, no_collection
 from cordbundle.inputs import blob_cord, source_name
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from executorch.exir.tensor_layout import TensorLayout
     from typing_extensions import Buffer
 
-__all__ = ["FlatTensorSerializer", "NewerFlatTensorError", "SegmentBytes"]
+__all__ = ["FlatTensorSerializer", "NewerFlatTensorError"]
 
 _ANY = 2**32 - 1
 
@@ -82,8 +82,8 @@ class FlatTensorSerializer(DataSerializer):  # type: ignore[misc]  # ExecuTorch 
             blob: The whole file: this project's Cord, ExecuTorch's, or a bytes-like object.
 
         Returns:
-            The blobs as a sequence of `bytes`, each cut out of the file when it is asked for, and
-            their keys. Alignments are not in the file.
+            The blobs as a `SegmentBytes`, which cuts each out of the file as `bytes` when it is
+            asked for, and their keys. Alignments are not in the file.
 
         Raises:
             FormatError: It is no `.ptd` file, or a damaged one.
@@ -99,12 +99,14 @@ class FlatTensorSerializer(DataSerializer):  # type: ignore[misc]  # ExecuTorch 
     ) -> NamedDataStoreOutput:
         """Read a `.ptd` file as the contents of a store whose external tag is `name`.
 
+        Its blobs are a list of `bytes`.
+
         Raises:
             FormatError: As for `deserialize`.
         """
         payload = self.deserialize(blob)
         return NamedDataStoreOutput(
-            buffers=payload.buffers, pte_data={}, external_data={name: payload.named_data}
+            buffers=list(payload.buffers), pte_data={}, external_data={name: payload.named_data}
         )
 
 
@@ -150,61 +152,3 @@ def _segments(file: PtdFile, root: schema.FlatTensor) -> SegmentBytes:
         for number, (offset, size) in enumerate(rows):
             file.range_of(base + offset, size, f"segment {number}")  # raises for the one outside
     return SegmentBytes(file.cord, base, rows)
-
-
-class SegmentBytes(Sequence[bytes]):
-    """The segments of a file, each cut out as `bytes` when it is asked for.
-
-    It equals a list of the same `bytes`; a copy or pickle of it is that list.
-
-    Args:
-        cord: The file.
-        base: Where offsets are counted from, in bytes.
-        rows: Offset and size of each segment, in bytes.
-    """
-
-    __slots__ = ("_base", "_cord", "_flat", "_rows")
-
-    def __init__(self, cord: Cord, base: int, rows: Sequence[tuple[int, int]]) -> None:
-        self._cord = cord
-        self._base = base
-        self._rows = rows
-        self._flat = _whole_bytes(cord)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    @overload
-    def __getitem__(self, index: int) -> bytes: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[bytes]: ...
-    def __getitem__(self, index: int | slice) -> bytes | Sequence[bytes]:
-        if isinstance(index, slice):
-            return SegmentBytes(self._cord, self._base, self._rows[index])
-        offset, size = self._rows[index]
-        start = self._base + offset
-        return bytes((self._flat or self._cord)[start : start + size])
-
-    def __iter__(self) -> Iterator[bytes]:
-        whole, base = self._flat or self._cord, self._base
-        for offset, size in self._rows:
-            yield bytes(whole[base + offset : base + offset + size])
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, SegmentBytes | list):
-            return NotImplemented
-        return len(self) == len(other) and all(map(operator.eq, self, other))
-
-    __hash__ = None  # type: ignore[assignment]  # as lists
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} segments of {self._cord!r}>"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return list, (list(self),)
-
-
-def _whole_bytes(cord: Cord) -> bytes | None:
-    """Return the `bytes` that a Cord is, if it is one: they are cut faster than views of them."""
-    chunk = cord.first_chunk()
-    return chunk if isinstance(chunk, bytes) and len(chunk) == len(cord) else None

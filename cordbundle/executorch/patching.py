@@ -16,7 +16,8 @@ from types import CodeType, ModuleType
 from typing import Any
 from weakref import WeakSet
 
-from cordbundle.executorch import blobs, bundled, flat_tensor, named_data, programs
+from cordbundle.executorch import bundled, flat_tensor, named_data, programs
+from cordbundle.executorch.blobs import CordBackedData
 
 __all__ = ["install", "patched", "uninstall"]
 
@@ -59,7 +60,7 @@ def _methods() -> tuple[tuple[type, str, object], ...]:
 
     def default(self: Any, obj: Any) -> Any:
         """Encode a value; a blob by reference as the `bytes` that it is in ExecuTorch."""
-        return original(self, bytes(obj) if isinstance(obj, blobs.CordBackedData) else obj)
+        return original(self, bytes(obj) if isinstance(obj, CordBackedData) else obj)
 
     return (
         (ExecutorchProgram, "write_tensor_data_to_file", programs.write_tensor_data_to_file),

@@ -137,7 +137,7 @@ def _check_tensor(
     vector = byte_range(tensor, "data")
     if vector is None:
         yield _missing(at, f"{name}: data")
-    size = vector.size if vector else 0
+    size = None if vector is None else vector.size
     if tensor.data_segment:
         place = ranges[tensor.data_segment - 1]
         size = place.size
@@ -147,7 +147,7 @@ def _check_tensor(
     nbytes, problem = shapes.of(tensor)
     if problem is not None:
         yield Finding(at, f"{name}: {problem.what}", problem.expected, problem.actual)
-    elif nbytes is not None and size < nbytes and (vector is not None or tensor.data_segment):
+    elif nbytes is not None and size is not None and size < nbytes:
         yield Finding(at, f"{name}: bytes", f"at least {nbytes}", str(size))
 
 

@@ -306,16 +306,51 @@ def test_a_table_of_a_vector_is_a_level_below_its_table(levels: int, count: int)
     assert len(texts(encoded(node))) == count
 
 
-@pytest.mark.parametrize(("uses", "count"), [(15_000, 0), (17_500, 1)])
-def test_small_vectors_are_counted_with_their_length_and_elements(uses: int, count: int) -> None:
+def used(uses: int, more: bytes = b"", first: int | None = None, last: int | None = None) -> bytes:
+    """Return a root with a table of a small vector used so often: 20 bytes a use, 16 are allowed.
+
+    Args:
+        uses: How many elements there are.
+        more: Further tables, at the end.
+        first: Where in `more` the table of the first element is, if there.
+        last: The same of the last element.
+    """
     table = struct.pack("<iI", 20, 4) + struct.pack("<II", 1, 0)  # sizes: a vector of one
     vtable = struct.pack("<10H", 20, 8, *[0] * 7, 4)
     root = struct.pack("<4HH", 10, 8, 0, 0, 4) + bytes(2) + struct.pack("<iII", 12, 4, uses)
     head = struct.pack("<I4s", 20, b"TEST") + root
     end = len(head) + 4 * uses + len(vtable)
-    offsets = b"".join(struct.pack("<I", end - (len(head) + 4 * i)) for i in range(uses))
+    targets = [end] * uses
+    if first is not None:
+        targets[0] = end + len(table) + first
+    if last is not None:
+        targets[-1] = end + len(table) + last
+    offsets = (target - (len(head) + 4 * i) for i, target in enumerate(targets))
+    return head + struct.pack(f"<{uses}I", *offsets) + vtable + table + more
 
-    assert len(texts(head + offsets + vtable + table)) == count  # 20 bytes a use, 16 are allowed
+
+@pytest.mark.parametrize(("uses", "count"), [(15_000, 0), (16_453, 0), (16_454, 1), (17_500, 1)])
+def test_small_vectors_are_counted_with_their_length_and_elements(uses: int, count: int) -> None:
+    assert len(texts(used(uses))) == count  # before the last of 16,453 not a byte is left
+
+
+def test_a_bad_table_counts_as_four_bytes() -> None:
+    outside = struct.pack("<i", 2**31 - 1)
+
+    (one,) = texts(used(16_460, outside, first=0))  # as many as there may be with it
+
+    assert ": vtable of Node is outside: " in one
+    assert len(texts(used(16_461, outside, first=0))) == 2
+
+
+def test_a_string_that_uses_the_last_byte_that_may_be_visited_is_still_read() -> None:
+    name = struct.pack("<I5s3x", 4, b"abc\xff")
+    table = struct.pack("<3H2x", 6, 8, 4) + struct.pack("<iI", 8, 4) + name
+
+    (one,) = texts(used(16_477, table, last=8))
+
+    assert ": Node.name is not UTF-8: " in one
+    assert texts(used(16_478, table, last=8)) != [one]
 
 
 def test_tables_are_counted_also_where_they_hold_nothing_but_tables() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from cordbundle.cord import Cord
 from cordbundle.flatbuffer import Finding, Reader, encode, position_of, verify
+from cordbundle.flatbuffer.reader import MAX_KEPT
 from cordbundle.flatbuffer.verify import AFTER, MAX_FINDINGS
 from tests.attacks.surgery import point_to_first
 from tests.flatbuffer_samples import Empty, Leaf, Node, with_u32
@@ -146,6 +147,23 @@ def test_a_bad_vtable_is_found_once(offset: int, value: int, what: str) -> None:
     at = vtable_of(data, root_of(data))
 
     assert findings(put_u16(data, at + offset, value)) == [(at, what)]
+
+
+@pytest.mark.parametrize(("others", "times"), [(MAX_KEPT - 2, 1), (MAX_KEPT - 1, 2)])
+def test_a_bad_vtable_is_found_again_only_after_more_others_than_are_kept(
+    others: int, times: int
+) -> None:
+    data = encoded(Node(children=[Node()] * (others + 2)))
+    start, elements = len(data), target_at(data, "children") + 4
+    word = 0x40004  # a vtable without fields; as the first of a table, how far before it that is
+    bad, sound = struct.pack("<HH", 5, 4), struct.pack("<I", word)
+    tables = bad + sound * (word // 4 + others)
+    first = start + word - elements
+    offsets = [*[first] * (others + 1), first - 4 * (others + 1)]  # one for each, the bad one again
+    vector = struct.pack(f"<{others + 2}I", *offsets)
+    data = data[:elements] + vector + data[elements + len(vector) :] + tables
+
+    assert findings(data) == [(start, "vtable of Node has a bad size")] * times
 
 
 def test_a_bad_vtable_of_many_tables_is_found_once() -> None:

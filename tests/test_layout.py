@@ -201,6 +201,16 @@ def test_the_body_holds_payload_by_reference() -> None:
     assert body._chunks[-1] is payload._chunks[0]
 
 
+def test_paddings_of_one_size_are_held_once() -> None:
+    segments = [Segment("s", Cord(b"A" * size), 16) for size in (14, 14, 9, 9)]
+
+    chunks = Layout.plan(segments, head_size=16).body().raw_chunks
+
+    first, second, third = (chunk for chunk in chunks if isinstance(chunk, Fill))
+    assert first is second
+    assert [first.size, third.size] == [2, 7]
+
+
 def test_a_layout_is_planned_without_looking_at_a_byte() -> None:
     plan = Layout.plan([Segment("a", Cord.of(Unreadable(100)), 16)], head_size=1)
 

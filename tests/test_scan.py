@@ -71,6 +71,34 @@ def test_empty_ranges_are_finished_and_hide_none_behind_them() -> None:
     ]
 
 
+def test_a_digest_is_empty_until_its_range_has_passed() -> None:
+    digest = DigestOf()
+    digest.update(memoryview(b"abc"))
+
+    assert digest.value == b""
+
+
+def test_a_look_is_shown_bytes_alone_and_finished_behind_its_last_range() -> None:
+    class Told:
+        def __init__(self) -> None:
+            self.runs: list[bytes] = []
+
+        def update(self, run: memoryview) -> None:
+            self.runs.append(bytes(run))
+
+        def finish(self) -> None:
+            self.runs.append(b"end")
+
+    one, other = Told(), Told()
+
+    scan(
+        Cord(b"abcdef"), [Range(0, 2, one), Range(3, 3, one), Range(4, 5, one), Range(5, 6, other)]
+    )
+
+    assert one.runs == [b"ab", b"e", b"end"]
+    assert other.runs == [b"f", b"end"]
+
+
 @pytest.mark.parametrize(
     ("ranges", "total"),
     [

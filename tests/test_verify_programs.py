@@ -49,6 +49,15 @@ def test_a_method_is_told_in_these_words(plan: schema.ExecutionPlan, text: str) 
     assert said(plan) == [f"method 'f': {text}"]
 
 
+def test_an_operator_behind_one_without_a_name_is_looked_at_too() -> None:
+    operators = [schema.Operator(None, "out"), schema.Operator("n" * 96, "out")]
+
+    assert said(whole_plan(operators=operators)) == [
+        "method 'f': operator without a name: found none, expected text",
+        f"method 'f': name of operator '{'n' * 80}...': found 100, expected at most 99 bytes",
+    ]
+
+
 NO_BUFFERS = "planned buffer does not exist: found 1, expected none, there are no planned buffers"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from cordbundle.flatbuffer import Finding
 from cordbundle.headers import FLAT_TENSOR_HEADER, PROGRAM_HEADER, ExtendedHeader
-from cordbundle.segment_check import SegmentRange, check_header, check_segments
+from cordbundle.segment_check import SegmentRange, check_header, check_segments, gaps
 
 HEAD = (48).to_bytes(4, "little") + b"ET12" + bytes(64)
 
@@ -200,3 +200,11 @@ def test_segments_without_a_header_have_no_place() -> None:
         (8, what, "b'eh00'", r"b'\x00\x00\x00\x00'")
     ]
     assert of_segments((0, 0), one=None) == []
+
+
+def test_a_gap_is_where_at_least_a_byte_is_between() -> None:
+    touching = [SegmentRange(100, 28), SegmentRange(128, 10)]
+    last = [SegmentRange(0, 0), SegmentRange(140, 52)]
+
+    assert list(gaps(touching, HEADER)) == [(138, 192)]
+    assert list(gaps([*touching, *last], HEADER)) == [(138, 140)]

@@ -134,10 +134,10 @@ class _Walk:
                 stack.append(self._table(table, at, depth))
 
     def check_end(self) -> None:
-        """Find what follows everything that was visited, but for zeros."""
-        left = self._size - self._end
-        if self._has_unknown or left <= 0:
+        """Find what follows everything that was visited, all of it sound, but for zeros."""
+        if self._has_unknown:
             return
+        left = self._size - self._end
         if left > _MAX_FILL or self._reader.read(self._end, left).strip(b"\0"):
             self._find(self._end, AFTER, "none", left)
 

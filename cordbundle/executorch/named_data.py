@@ -12,7 +12,6 @@ import torch
 from executorch.exir._serialize._named_data_store import NamedDataStoreOutput
 from executorch.exir._serialize.data_serializer import DataEntry
 from executorch.exir.scalar_type import ScalarType as ExecuTorchScalarType
-from executorch.exir.tensor import dim_order_from_stride
 from executorch.exir.tensor_layout import TensorLayout
 
 from cordbundle import named_data
@@ -20,6 +19,7 @@ from cordbundle.cord import Cord
 from cordbundle.errors import LayoutError
 from cordbundle.executorch.blobs import CordBackedData
 from cordbundle.scalar_types import ScalarType
+from cordbundle.strided import order_by_stride
 
 __all__ = ["NamedDataStore"]
 
@@ -50,7 +50,7 @@ class NamedDataStore(named_data.NamedDataStore):
             return cord, layout
         # For dimensions of size 1 it has other preferences than `torch.Tensor.dim_order()`. Not
         # `TensorLayout.from_tensor()`, which knows fewer scalar types than `ScalarType` has.
-        layout.dim_order = list(dim_order_from_stride(array.stride()))
+        layout.dim_order = list(order_by_stride(array.stride()))
         return cord, layout
 
     def _layout(

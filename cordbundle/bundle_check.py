@@ -19,9 +19,10 @@ from cordbundle.errors import FormatError
 from cordbundle.flatbuffer import Finding, byte_range, position_of
 from cordbundle.headers import BUNDLE_HEADER, HEADER_OFFSET
 from cordbundle.layout import LENGTH_PREFIX_SIZE, MAX_ALIGNMENT, Placement
-from cordbundle.pte import Method, PteFile
+from cordbundle.pte import Method, PteFile, TensorSpec
 from cordbundle.record_check import Shapes, check_keys, shown
 from cordbundle.scan import DigestOf, Range, Zeros, scan
+from cordbundle.strided import contiguous_strides
 
 if TYPE_CHECKING:
     from cordbundle.progress import Progress
@@ -306,7 +307,7 @@ def _check_program(file: BundleTables) -> Iterator[Finding]:
 
 
 def _check_cases(file: BundleTables, methods: Mapping[str, Method]) -> Iterator[Finding]:
-    """Check that each suite is for a method of the program, and the numbers of its values."""
+    """Check that suites are for methods of the program, and cases for what these take and give."""
     for suite, name in file.suite_records():
         if suite.method_name is None:
             continue  # `check_metadata` says so
@@ -316,11 +317,36 @@ def _check_cases(file: BundleTables, methods: Mapping[str, Method]) -> Iterator[
             yield Finding(position_of(suite), what, "a method of the program", found)
             continue
         for number, case in enumerate(suite.test_cases or ()):
-            inputs, outputs = len(case.inputs or ()), len(case.expected_outputs or ())
-            for word, found_count, wanted in (
-                ("inputs", inputs, len(method.inputs)),
-                ("expected outputs", outputs, len(method.outputs) if outputs else 0),
-            ):
-                if found_count != wanted:
-                    what = f"{name}/{number}: number of {word}"
-                    yield Finding(position_of(case), what, str(wanted), str(found_count))
+            yield from _check_case(case, method, f"{name}/{number}")
+
+
+def _check_case(case: schema.BundledMethodTestCase, method: Method, name: str) -> Iterator[Finding]:
+    """Check numbers of values, and that a runtime can compare the expected outputs."""
+    inputs, outputs = len(case.inputs or ()), case.expected_outputs or ()
+    for word, found_count, wanted in (
+        ("inputs", inputs, len(method.inputs)),
+        ("expected outputs", len(outputs), len(method.outputs) if outputs else 0),
+    ):
+        if found_count != wanted:
+            what = f"{name}: number of {word}"
+            yield Finding(position_of(case), what, str(wanted), str(found_count))
+    for place, (value, spec) in enumerate(zip(outputs, method.outputs, strict=False)):
+        tensor, what = value.val, f"{name}/expected output {place}"
+        if not isinstance(tensor, schema.Tensor):
+            continue
+        if not isinstance(spec, TensorSpec):
+            what = f"{what}: the method's output"
+            yield Finding(position_of(value), what, "a tensor", spec.kind)
+        elif not _has_strides_of(tensor, spec):
+            found = str(list(tensor.dim_order or ()))
+            yield Finding(
+                position_of(tensor), f"{what}: dim order", str(list(spec.dim_order)), found
+            )
+
+
+def _has_strides_of(tensor: schema.Tensor, spec: TensorSpec) -> bool:
+    """Return whether a tensor has the strides of an output; of another shape it is not compared."""
+    sizes, order = tensor.sizes or (), tensor.dim_order or ()
+    if len(sizes) != len(spec.dim_order) or sorted(order) != list(range(len(sizes))):
+        return True  # the latter is told with the tensor
+    return contiguous_strides(sizes, order) == contiguous_strides(sizes, spec.dim_order)

@@ -33,6 +33,12 @@ _MAX_OPERATOR = 99
 """Bytes of an operator's name and overload, with the dot between them; the runtime joins them in a
 buffer of 100, and calls what was never set where they do not fit (`Method::resolve_operator`)."""
 
+_DEVICES = (0, 1)  # CPU and CUDA
+_FEW_TENSORS = 16
+_MAX_KERNEL_KEY = 658
+"""Bytes of scalar types and dim orders of a call's tensors, as the runtime writes them down to find
+a kernel (`make_kernel_key_string`); those of 16 tensors always fit. Too many end as above."""
+
 
 @dataclass(frozen=True, slots=True)
 class Available:
@@ -78,7 +84,7 @@ class PlanCheck:
         self._name = f"method {shown(plan.name)}"
         self._kinds = [type(value.val) for value in plan.values or ()]
         self._buffers = plan.non_const_buffer_sizes or ()
-        self._inputs = frozenset(plan.inputs or ())
+        self._external: dict[str, int] = {}
 
     @property
     def _view(self) -> schema.ExecutionPlan:
@@ -123,6 +129,7 @@ class PlanCheck:
             if getattr(plan, name) is None:
                 yield Problem(f"{name} missing", "a vector", "none")
         yield from self._indices(plan.inputs, "inputs")
+        yield from self._constant_inputs()
         yield from self._indices(plan.outputs, "outputs")
         smallest = min(self._buffers, default=0)
         if smallest < 0:
@@ -131,12 +138,16 @@ class PlanCheck:
             if not 0 <= device.buffer_idx < len(self._buffers):
                 room = f"an index below {len(self._buffers)}"
                 yield Problem("planned buffer of a device", room, str(device.buffer_idx))
+            yield from self._device(device.device_type)
         if plan.chains is not None and not plan.chains:
             yield Problem("chains", "one or more", "none")
         for operator in plan.operators or ():
             if operator.name is None:
                 yield Problem("operator without a name", "text", "none")
                 continue
+            if operator.overload is None:
+                what = f"operator {shown(operator.name)} without an overload"
+                yield Problem(what, "text, or an empty one", "none")
             size = len(".".join(filter(None, (operator.name, operator.overload))).encode())
             if size > _MAX_OPERATOR:
                 what = f"name of operator {shown(operator.name)}"
@@ -150,44 +161,55 @@ class PlanCheck:
             room = f"{'-1 or ' * (least < 0)}an index below {count}"
             yield Problem(f"{what}: index of a value", room, str(bad))
 
+    def _constant_inputs(self) -> _Problems:
+        """Look for inputs that are constants, which the runtime would write to."""
+        for index in self._plan.inputs or ():
+            known = 0 <= index < len(self._kinds)
+            tensor = (self._plan.values or ())[index].val if known else None
+            if not isinstance(tensor, schema.Tensor) or tensor.allocation_info is not None:
+                continue
+            extra = tensor.extra_tensor_info
+            if tensor.data_buffer_idx or (extra is not None and extra.location):
+                yield Problem("inputs: constant", "a tensor that can be set", f"value {index}")
+
+    def _device(self, number: int) -> _Problems:
+        if number not in _DEVICES:
+            yield Problem("unknown type of device", "0 or 1", str(number))
+
     # Values
 
     def _none(self, _number: int, _value: None) -> _Problems:
         yield Problem("no value", "one of the schema's kinds", "none")
 
-    def _tensor(self, number: int, tensor: schema.Tensor) -> _Problems:
+    def _tensor(self, _number: int, tensor: schema.Tensor) -> _Problems:
         shape = self._shapes.of(tensor)
         if tensor.storage_offset:
             yield Problem("storage offset", "0", str(tensor.storage_offset))
         if not 0 <= tensor.shape_dynamism <= 2:
             yield Problem("unknown shape dynamism", "0, 1 or 2", str(tensor.shape_dynamism))
-        if shape.problem is not None and not (
-            shape.overflows and self._is_bound_of_input(number, tensor)
-        ):
+        if shape.problem is not None:
             yield shape.problem
         yield from self._data(tensor, shape.nbytes or 0)
-
-    def _is_bound_of_input(self, number: int, tensor: schema.Tensor) -> bool:
-        """Return whether sizes are but an upper bound, which the runtime asks for when it is set.
-
-        It may pass what can be addressed, unless there is planned memory that has to hold it.
-        """
-        return (
-            tensor.shape_dynamism != schema.TensorShapeDynamism.STATIC
-            and tensor.allocation_info is None
-            and number in self._inputs
-        )
 
     def _data(self, tensor: schema.Tensor, nbytes: int) -> _Problems:
         planned, extra = tensor.allocation_info, tensor.extra_tensor_info
         if planned is not None:
             yield from self._planned(planned, nbytes)
+        if extra is not None:
+            yield from self._device(extra.device_type)
         if extra is not None and extra.location not in (0, 1):
             yield Problem("unknown location of data", "0 or 1", str(extra.location))
         elif extra is not None and extra.location == schema.TensorDataLocation.EXTERNAL:
             if not extra.fully_qualified_name:
                 found = shown(extra.fully_qualified_name)
                 yield Problem("external data without a name", "text", found)
+            elif planned is None:
+                # The runtime compares the first of a name with the file, and trusts the others.
+                key = extra.fully_qualified_name
+                first = self._external.setdefault(key, nbytes)
+                if first < nbytes:
+                    what = f"external data {shown(key)} is of a shorter tensor too"
+                    yield Problem(what, f"{nbytes} bytes", str(first))
         elif tensor.data_buffer_idx:
             known = self._available.constants if planned is None else self._available.initial
             word = "constant" if planned is None else "initial value"
@@ -298,6 +320,7 @@ class PlanCheck:
     def _instruction(self, call: schema.InstructionArguments | None, count: int) -> _Problems:
         if isinstance(call, schema.KernelCall):
             yield from self._call(call.op_index, self._plan.operators, "operator", call.args)
+            yield from self._kernel_key(call.args or ())
         elif isinstance(call, schema.DelegateCall):
             yield from self._call(call.delegate_index, self._plan.delegates, "delegate", call.args)
         elif isinstance(call, schema.MoveCall):
@@ -322,11 +345,27 @@ class PlanCheck:
             yield Problem("arguments missing", "a vector", "none")
         yield from self._indices(args, "arguments")
 
+    def _kernel_key(self, args: Sequence[int]) -> _Problems:
+        if len(args) <= _FEW_TENSORS:
+            return
+        values = self._plan.values or ()
+        known = (values[index].val for index in args if 0 <= index < len(values))
+        tensors = [it for it in known if isinstance(it, schema.Tensor)]
+        size = len("|".join(map(_kernel_key_part, tensors))) + len("v1/")
+        if size > _MAX_KERNEL_KEY:
+            what = f"scalar types and dim orders of {len(tensors)} tensors"
+            yield Problem(what, f"at most {_MAX_KERNEL_KEY} bytes", str(size))
+
     def _one(self, index: int, what: str, kinds: tuple[type, ...]) -> _Problems:
         if 0 <= index < len(self._kinds):
             yield from self._of_kinds([index], what, kinds)
         else:
             yield from self._indices([index], what)
+
+
+def _kernel_key_part(tensor: schema.Tensor) -> str:
+    order = tensor.dim_order or range(len(tensor.sizes or ()))
+    return f"{tensor.scalar_type};{','.join(map(str, order))}"
 
 
 _VALUES: dict[type, Callable[[PlanCheck, int, Any], _Problems]] = {

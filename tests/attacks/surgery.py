@@ -180,8 +180,8 @@ def whole_plan(**changes: object) -> schema.ExecutionPlan:
 
 
 def bundled_program() -> bytearray:
-    """Return the program in `bundle`, whose method takes two tensors."""
-    return program(lambda plan: setattr(plan, "inputs", [0, 3]))
+    """Return the program in `bundle`, whose method takes a tensor twice."""
+    return program(lambda plan: setattr(plan, "inputs", [0, 0]))
 
 
 def bundle(form: str = "bp08", digest: bool = False) -> bytearray:

@@ -19,9 +19,7 @@ def test_it_is_found() -> None:
 
 
 def test_it_is_found_of_a_tensor_of_any_size() -> None:
-    tensor = schema.Tensor(6, 0, [2**31 - 1] * 3, [0, 1, 2], data_buffer_idx=1, shape_dynamism=1)
-    data = metadata(
-        schema.Program(execution_plan=[whole_plan(values=[schema.EValue(tensor)], inputs=[0])])
-    )
+    tensor = schema.Tensor(0, 0, [2**31 - 1] * 2, [0, 1], data_buffer_idx=1, shape_dynamism=1)
+    data = metadata(schema.Program(execution_plan=[whole_plan(values=[schema.EValue(tensor)])]))
     what = "value 0 of method 'f': constant does not exist"
     assert found(data) == (position_of(value(data, 0)), what, "an index below 0", "1")

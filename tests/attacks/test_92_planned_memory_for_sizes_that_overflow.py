@@ -1,7 +1,6 @@
 """Tries: a tensor of dynamic shape whose upper bound overflows to 0 bytes of planned memory.
 
-Stopped by: sizes that overflow are allowed to inputs alone, whose sizes are checked again when they
-are set, and not where memory is planned for them.
+Stopped by: sizes overflow for no tensor, whatever its shape may become.
 """
 
 from __future__ import annotations

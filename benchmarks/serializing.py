@@ -146,10 +146,15 @@ def program(
         constants: Bytes of the constants.
         payload: Bytes of a delegate; none if None.
     """
+    first = len(constants)  # value that is none
     instructions = [
         schema.Instruction(
             schema.KernelCall(
-                op_index=i % _OPERATORS, args=[(i + step) % values for step in (0, 1, 2, 7)]
+                op_index=i % _OPERATORS,
+                args=[
+                    *((i + step) % values for step in (0, 1, 2)),
+                    max(first, (i + 7) % values),  # what a kernel writes to
+                ],
             )
         )
         for i in range(values * 2 // 5)
@@ -161,9 +166,11 @@ def program(
         name="forward",
         container_meta_type=schema.ContainerMetadata("", ""),
         values=[_value(schema, scalar_type, i, len(constants)) for i in range(values)],
-        inputs=[0],
+        inputs=[first],
         outputs=[1],
-        chains=[schema.Chain(inputs=[0], outputs=[1], instructions=instructions, stacktrace=None)],
+        chains=[
+            schema.Chain(inputs=[first], outputs=[1], instructions=instructions, stacktrace=None)
+        ],
         operators=[schema.Operator(f"aten::op{i}", "out") for i in range(_OPERATORS)],
         delegates=[] if payload is None else [_delegate(schema)],
         non_const_buffer_sizes=[0, 64 * values + _LARGEST],

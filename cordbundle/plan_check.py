@@ -164,12 +164,10 @@ class PlanCheck:
     def _constant_inputs(self) -> _Problems:
         """Look for inputs that are constants, which the runtime would write to."""
         for index in self._plan.inputs or ():
-            known = 0 <= index < len(self._kinds)
-            tensor = (self._plan.values or ())[index].val if known else None
-            if not isinstance(tensor, schema.Tensor) or tensor.allocation_info is not None:
+            tensor = self._tensor_at(index)
+            if tensor is None or tensor.allocation_info is not None:
                 continue
-            extra = tensor.extra_tensor_info
-            if tensor.data_buffer_idx or (extra is not None and extra.location):
+            if tensor.data_buffer_idx and not _is_external(tensor):
                 yield Problem("inputs: constant", "a tensor that can be set", f"value {index}")
 
     def _device(self, number: int) -> _Problems:
@@ -321,10 +319,11 @@ class PlanCheck:
         if isinstance(call, schema.KernelCall):
             yield from self._call(call.op_index, self._plan.operators, "operator", call.args)
             yield from self._kernel_key(call.args or ())
+            yield from self._out(call.args or ())
         elif isinstance(call, schema.DelegateCall):
             yield from self._call(call.delegate_index, self._plan.delegates, "delegate", call.args)
         elif isinstance(call, schema.MoveCall):
-            yield from self._indices([call.move_from, call.move_to], "move")
+            yield from self._move(call.move_from, call.move_to)
         elif isinstance(call, schema.FreeCall):
             yield from self._one(call.value_index, "value to free", (schema.Tensor,))
         elif isinstance(call, schema.JumpFalseCall):
@@ -345,12 +344,28 @@ class PlanCheck:
             yield Problem("arguments missing", "a vector", "none")
         yield from self._indices(args, "arguments")
 
+    def _move(self, source: int, target: int) -> _Problems:
+        problems = list(self._indices([source, target], "move"))
+        yield from problems or self._of_kinds([target], "target of a move", (self._kinds[source],))
+
+    def _out(self, args: Sequence[int]) -> _Problems:
+        """Check that a kernel does not write to a constant; what it writes to comes last."""
+        tensor = self._tensor_at(args[-1]) if args else None
+        if tensor is not None and tensor.allocation_info is None and _is_constant(tensor):
+            yield Problem(
+                "last argument: constant", "what a kernel may write to", f"value {args[-1]}"
+            )
+
+    def _tensor_at(self, index: int) -> schema.Tensor | None:
+        """Return a value that exists and is a tensor."""
+        values = self._plan.values or ()
+        value = values[index].val if 0 <= index < len(values) else None
+        return value if isinstance(value, schema.Tensor) else None
+
     def _kernel_key(self, args: Sequence[int]) -> _Problems:
         if len(args) <= _FEW_TENSORS:
             return
-        values = self._plan.values or ()
-        known = (values[index].val for index in args if 0 <= index < len(values))
-        tensors = [it for it in known if isinstance(it, schema.Tensor)]
+        tensors = [it for it in map(self._tensor_at, args) if it is not None]
         size = len("|".join(map(_kernel_key_part, tensors))) + len("v1/")
         if size > _MAX_KERNEL_KEY:
             what = f"scalar types and dim orders of {len(tensors)} tensors"
@@ -361,6 +376,15 @@ class PlanCheck:
             yield from self._of_kinds([index], what, kinds)
         else:
             yield from self._indices([index], what)
+
+
+def _is_external(tensor: schema.Tensor) -> bool:
+    extra = tensor.extra_tensor_info
+    return extra is not None and extra.location == schema.TensorDataLocation.EXTERNAL
+
+
+def _is_constant(tensor: schema.Tensor) -> bool:
+    return bool(tensor.data_buffer_idx) or _is_external(tensor)
 
 
 def _kernel_key_part(tensor: schema.Tensor) -> str:

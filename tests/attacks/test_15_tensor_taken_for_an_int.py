@@ -12,6 +12,7 @@ def test_what_refers_to_it_is_found() -> None:
     data = program()
     data[at((plan(data).values or ())[0], "val", tag=True)] = 3
     assert sorted(what for _, what, _, _ in findings(data)) == [
+        "instruction 2 of chain 0 of method 'forward': target of a move: kind of a value",
         "value 4 of method 'forward': items: kind of a value",
         "value 5 of method 'forward': items: kind of a value",
     ]

@@ -113,6 +113,7 @@ def _values() -> list[schema.EValue]:
         planned,
         external,
         mutable,
+        tensor([5], dynamism=2),
     ]
     return [schema.EValue(kind) for kind in kinds]
 
@@ -123,7 +124,7 @@ def _chain() -> schema.Chain:
         schema.DelegateCall(0, [0, 1]),
         schema.MoveCall(2, 2),
         schema.JumpFalseCall(4, 0),
-        schema.FreeCall(13),
+        schema.FreeCall(16),
     ]
     frames = schema.FrameList([schema.Frame("model.py", 3, "forward", "return x")])
     instructions = [schema.Instruction(argument) for argument in arguments]
@@ -147,7 +148,7 @@ def _program(*, extract: bool) -> cb.Cord:
         inputs=[0, 1, 2],
         outputs=[0, 4],
         chains=[_chain()],
-        operators=[schema.Operator("aten::add", "out"), schema.Operator("aten::mul", None)],
+        operators=[schema.Operator("aten::add", "out"), schema.Operator("aten::mul", "")],
         delegates=delegates,
         non_const_buffer_sizes=[0, 256],
         non_const_buffer_device=[schema.NonConstBufferDevice(1, 0, 0)],

@@ -24,6 +24,9 @@ from cordbundle.flatbuffer.view import checked_view
 
 __all__ = ["decode", "no_collection"]
 
+_WHOLE = 16 << 20
+"""Sources up to this size are read in one go; the records that are made of one take more."""
+
 _T = TypeVar("_T")
 _Read = Callable[[int], object]
 
@@ -53,7 +56,7 @@ def decode(
     """
     root = checked_view(view)
     reader = root._reader
-    reader.flatten()
+    reader.flatten(_WHOLE)
     decoder = _Decoder(reader, root._table, Making(by_reference, factories or {}, scalars))
     try:
         with no_collection():

@@ -169,9 +169,9 @@ class Reader:
         """The whole source where it is in memory, else None."""
         return self._flat
 
-    def flatten(self) -> None:
-        """Read the whole source now if it is no larger than 8 MiB and most of it is metadata."""
-        if self._flat is None and self.size <= min(_WHOLE, 2 * self._metadata):
+    def flatten(self, most: int = _WHOLE) -> None:
+        """Read the whole source now if it has at most so many bytes, most of them metadata."""
+        if self._flat is None and self.size <= min(most, 2 * self._metadata):
             self._flat = bytes(self._cord)
             self._unpackers = {}
 

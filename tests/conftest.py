@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,10 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 # A test never fails for a slow machine, and a failure is the same one in every run.
 settings.register_profile("cordbundle", deadline=None, derandomize=True, database=None)
 settings.load_profile("cordbundle")
+
+# A shell's background jobs ignore Ctrl-C, and so would the processes that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

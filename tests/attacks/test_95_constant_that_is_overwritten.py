@@ -15,7 +15,7 @@ from tests.attacks.surgery import findings, found, instruction, plan, program
 
 
 def test_it_is_found() -> None:
-    data = program(lambda plan: setattr(plan, "inputs", [3]))
+    data = program(lambda plan: setattr(plan, "inputs", [0, 1, 3]))
     what = "method 'forward': inputs: constant"
     assert found(data) == (position_of(plan(data)), what, "a tensor that can be set", "value 3")
 

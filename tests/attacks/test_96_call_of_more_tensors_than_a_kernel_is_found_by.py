@@ -40,3 +40,14 @@ def test_it_is_found(rank: int, count: int, size: int) -> None:
             )
         ]
     )
+
+
+def test_a_tensor_without_a_dim_order_counts_as_row_major() -> None:
+    values = [schema.EValue(schema.Tensor(11, 0, [1] * 16))]
+    plan = whole_plan(
+        values=values,
+        operators=[schema.Operator("aten::cat", "out")],
+        chains=[schema.Chain([], [], [schema.Instruction(schema.KernelCall(0, [0] * 17))])],
+    )
+    told = findings(metadata(schema.Program(execution_plan=[plan])))
+    assert [found for _, what, _, found in told if what.endswith("17 tensors")] == ["699"]

@@ -49,3 +49,12 @@ def test_an_expected_output_of_what_is_no_tensor_is_found() -> None:
     value = root(data).method_test_suites[0].test_cases[0].expected_outputs[0]
     what = "forward/0/expected output 0: the method's output"
     assert found(data) == (position_of(value), what, "a tensor", "int")
+
+
+def test_it_is_found_behind_an_output_that_is_a_number() -> None:
+    pte = program([], [schema.Int(3), tensor((2, 3))])
+    case = cb.MethodTestCase([], [3, transposed(2, 3)])
+    data = bytes(cb.bundle(pte, [suite(case)], check=False).cord)
+    value = root(data).method_test_suites[0].test_cases[0].expected_outputs[1]
+    what = "forward/0/expected output 1: dim order"
+    assert found(data) == (position_of(value.val), what, "[0, 1]", "[1, 0]")

@@ -219,6 +219,23 @@ def test_what_the_runtime_refuses_fails_with_its_words(
     assert outcome.out.splitlines()[-1] == "2 cases: 1 failed, 1 matched"
 
 
+def test_each_of_many_failures_has_its_own_words(
+    call: Call, examples: Path, tmp_path: Path
+) -> None:
+    cases = [tmp_path / f"{number}.npz" for number in range(60)]
+    for case in cases:
+        np.savez(case, **{"inputs.0": np.zeros((1, 8), np.float64)})
+    out = tmp_path / "out.bpte"
+    call("bundle", examples / "mlp.pte", *cases, "--no-check", "-o", out)
+
+    outcome = call("run", out)
+
+    lines = outcome.out.splitlines()
+    words = "unexpected scalar type: expected Float but was Double"
+    assert sum(words in line for line in lines) == len(cases)
+    assert sum(line.endswith("the runtime's last words:") for line in lines) == len(cases)
+
+
 def test_a_runtime_that_dies_is_reported_and_the_next_case_is_run(
     call: Call, examples: Path, tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import IO, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -200,15 +200,20 @@ def _run_child(request: dict[str, object], count: int) -> Iterator[_Result]:
         f"import sys; sys.path[:] = {sys.path!r}; from cordbundle.cli._runner import main; main()"
     )
     log_end = 0
-    with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as words:
+    with (
+        tempfile.TemporaryDirectory(prefix="cordbundle-run-") as folder,
+        tempfile.TemporaryFile() as words,
+    ):
+        log = os.path.join(folder, "log")
         words.write(json.dumps(request).encode("ascii"))  # may be longer than an argument
         words.seek(0)
-        child = subprocess.Popen(
-            [sys.executable, "-c", program],
-            stdin=words,
-            stdout=subprocess.PIPE,
-            stderr=log,
-        )
+        with open(log, "wb") as stderr:
+            child = subprocess.Popen(
+                [sys.executable, "-c", program],
+                stdin=words,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+            )
         try:
             for line in child.stdout or ():
                 if not line.endswith(b"\n"):
@@ -240,11 +245,15 @@ def _death(code: int) -> str:
     return f"the runtime died of {known.get(-code, f'signal {-code}')}"
 
 
-def _log_tail(log: IO[bytes], start: int, end: int | None) -> list[str]:
-    """Return the last lines that the runtime wrote between two positions of its log."""
-    stop = log.seek(0, os.SEEK_END) if end is None else end
-    log.seek(max(start, stop - _LOG_BYTES))
-    text = log.read(stop - log.tell()).decode("utf-8", "replace")
+def _log_tail(log: str, start: int, end: int | None) -> list[str]:
+    """Return the last lines that the runtime wrote between two positions of its log.
+
+    The log is opened anew, as the runtime writes on where its own position is.
+    """
+    with open(log, "rb") as file:
+        stop = file.seek(0, os.SEEK_END) if end is None else end
+        file.seek(max(start, stop - _LOG_BYTES))
+        text = file.read(stop - file.tell()).decode("utf-8", "replace")
     lines = [line for line in text.splitlines() if line.strip() and not _NOISE.search(line)]
     return lines[-_LOG_LINES:]
 

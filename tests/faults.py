@@ -7,6 +7,7 @@ not break it hands to the real one.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import shutil
 import subprocess
@@ -84,6 +85,7 @@ def broken_call(name: str, number: int, at: int) -> Iterator[list[int]]:
             raise OSError(number, os.strerror(number))
         return real(*arguments, **named)
 
+    gc.collect()  # what earlier tests left would make calls of its own, such as close
     with _replaced(name, fail):
         yield calls
 
